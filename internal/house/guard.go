@@ -1,0 +1,60 @@
+package house
+
+import (
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// guard refuses what a web page of another site could send through a visitor's browser: a Host
+// that is no name of this machine (DNS rebinding) and an Origin other than the door itself. Browsers
+// that send no Origin tell by Sec-Fetch-Site; http.CrossOriginProtection reads that for requests that change.
+func guard(hosts []string, next http.Handler) http.Handler {
+	cross := http.NewCrossOriginProtection()
+	cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		refuse(w, http.StatusForbidden, "origin_refused", "the request comes from another site")
+	}))
+	next = cross.Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !hostKnown(r.Host, hosts) {
+			refuse(w, http.StatusForbidden, "host_refused",
+				"this door does not answer to that host name; add it to "+KeyAdminHosts)
+			return
+		}
+		origins := r.Header.Values("Origin")
+		if len(origins) > 1 || len(origins) == 1 && !sameOrigin(origins[0], r.Host, hosts) {
+			refuse(w, http.StatusForbidden, "origin_refused", "the request comes from another site")
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// hostKnown accepts localhost, loopback addresses and the configured names, with any port.
+func hostKnown(hostPort string, hosts []string) bool {
+	host := hostOf(hostPort)
+	return IsLoopback(host) || slices.ContainsFunc(hosts, func(h string) bool { return strings.EqualFold(h, host) })
+}
+
+// sameOrigin accepts the origin of the door itself, and of a configured name. Another port of this
+// machine is another site.
+func sameOrigin(origin, hostPort string, hosts []string) bool {
+	u, err := url.Parse(origin)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return false
+	}
+	if strings.EqualFold(u.Host, hostPort) {
+		return true
+	}
+	return slices.ContainsFunc(hosts, func(h string) bool { return strings.EqualFold(h, u.Hostname()) })
+}
+
+// hostOf is the host without its port and brackets.
+func hostOf(hostPort string) string {
+	if host, _, err := net.SplitHostPort(hostPort); err == nil {
+		return host
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(hostPort, "["), "]")
+}
