@@ -1,0 +1,5 @@
+//go:build !race
+
+package npm_test
+
+const raceEnabled = false
