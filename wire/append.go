@@ -3,41 +3,69 @@ package wire
 import "unicode/utf8"
 
 // AppendString appends s as a JSON string. Bytes that are no UTF-8 become U+FFFD, so that the result
-// may stand in a text message.
+// may stand in a text message. s must not lie in the spare capacity of dst.
 func AppendString[T string | []byte](dst []byte, s T) []byte {
-	dst = append(dst, '"')
-	start, i := 0, 0
-	for i < len(s) {
-		if i+8 <= len(s) {
-			x := uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
-				uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
-			if special(x)|x&highs == 0 {
-				i += 8
+	return appendInside(append(dst, '"'), s)
+}
+
+// appendInside appends the inside of a JSON string and its closing quote. It copies s whole and looks
+// at the copy, as most texts need no escape.
+func appendInside[T string | []byte](dst []byte, s T) []byte {
+	start := len(dst)
+	dst = append(dst, s...)
+	if i := clean(dst, start); i < len(dst) {
+		dst = appendEscaped(dst[:i], s[i-start:])
+	}
+	return append(dst, '"')
+}
+
+// clean returns an index of b, not before start, up to which b[start:] may stand in a JSON string as it
+// is; len(b) if all of it may. b[start-1] is a quote.
+func clean(b []byte, start int) int {
+	i := start
+	for ; i+8 <= len(b); i += 8 {
+		if x := load(b[i:]); special(x)|x&highs != 0 {
+			return i
+		}
+	}
+	n := len(b) - i
+	if n == 0 {
+		return i
+	}
+	if len(b) < 8 {
+		return start
+	}
+	// The last bytes, moved down in a word and filled up with spaces.
+	x := load(b[len(b)-8:])>>(64-8*n) | spaces<<(8*n)
+	if special(x)|x&highs != 0 {
+		return i
+	}
+	return len(b)
+}
+
+// appendEscaped appends s with its escapes.
+func appendEscaped[T string | []byte](dst []byte, s T) []byte {
+	start := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= utf8.RuneSelf {
+			n := runeLen(s[i:min(i+utf8.UTFMax, len(s))])
+			if n > 0 {
+				i += n
 				continue
 			}
-		}
-		c := s[i]
-		if c < utf8.RuneSelf {
-			if c < ' ' || c == '"' || c == '\\' {
-				dst = append(dst, s[start:i]...)
-				dst = appendEscape(dst, c)
-				start = i + 1
-			}
-			i++
-			continue
-		}
-		n := runeLen(s[i:min(i+utf8.UTFMax, len(s))])
-		if n == 0 {
-			dst = append(dst, s[start:i]...)
-			dst = append(dst, "\uFFFD"...)
+			dst = append(append(dst, s[start:i]...), "\uFFFD"...)
 			i++
 			start = i
 			continue
 		}
-		i += n
+		if c < ' ' || c == '"' || c == '\\' {
+			dst = appendEscape(append(dst, s[start:i]...), c)
+			start = i + 1
+		}
+		i++
 	}
-	dst = append(dst, s[start:]...)
-	return append(dst, '"')
+	return append(dst, s[start:]...)
 }
 
 // runeLen returns how many bytes the rune at the start of s has, 0 if that is no UTF-8.
@@ -64,15 +92,16 @@ func appendEscape(dst []byte, c byte) []byte {
 	return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
 }
 
-// text appends one text field if it is there; name is the comma, the quoted key and the colon.
+// appendText appends one text field if it is there; name is the comma, the quoted key, the colon and the
+// quote of the value.
 func appendText(dst []byte, name string, s []byte) []byte {
 	if s == nil {
 		return dst
 	}
-	return AppendString(append(dst, name...), s)
+	return appendInside(append(dst, name...), s)
 }
 
-// raw appends one raw field if it is there.
+// appendRaw appends one raw field if it is there.
 func appendRaw(dst []byte, name string, raw []byte) []byte {
 	if len(raw) == 0 {
 		return dst
@@ -83,7 +112,7 @@ func appendRaw(dst []byte, name string, raw []byte) []byte {
 // appendSpace appends a namespace; one that was given and is no text stays so.
 func appendSpace(dst []byte, name string, s []byte, bad bool) []byte {
 	if bad && s == nil {
-		return append(append(dst, name...), "null"...)
+		return append(append(dst, name[:len(name)-1]...), "null"...)
 	}
 	return appendText(dst, name, s)
 }
@@ -91,12 +120,12 @@ func appendSpace(dst []byte, name string, s []byte, bad bool) []byte {
 // AppendInvoke appends f as an invokefunction frame, whatever its Type. It takes no memory but for dst.
 func AppendInvoke(dst []byte, f *Frame) []byte {
 	dst = append(dst, `{"type":"invokefunction"`...)
-	dst = appendText(dst, `,"invocation_id":`, f.InvocationID)
-	dst = appendText(dst, `,"function_id":`, f.FunctionID)
-	dst = appendSpace(dst, `,"namespace":`, f.Namespace, f.BadNamespace)
-	dst = appendText(dst, `,"traceparent":`, f.Traceparent)
-	dst = appendText(dst, `,"baggage":`, f.Baggage)
-	dst = appendText(dst, `,"observer":`, f.Observer)
+	dst = appendText(dst, `,"invocation_id":"`, f.InvocationID)
+	dst = appendText(dst, `,"function_id":"`, f.FunctionID)
+	dst = appendSpace(dst, `,"namespace":"`, f.Namespace, f.BadNamespace)
+	dst = appendText(dst, `,"traceparent":"`, f.Traceparent)
+	dst = appendText(dst, `,"baggage":"`, f.Baggage)
+	dst = appendText(dst, `,"observer":"`, f.Observer)
 	dst = appendRaw(dst, `,"action":`, f.Action)
 	dst = appendRaw(dst, `,"caller":`, f.Caller)
 	dst = appendRaw(dst, `,"metadata":`, f.Metadata)
@@ -107,10 +136,10 @@ func AppendInvoke(dst []byte, f *Frame) []byte {
 // AppendResult appends f as an invocationresult frame, whatever its Type. It takes no memory but for dst.
 func AppendResult(dst []byte, f *Frame) []byte {
 	dst = append(dst, `{"type":"invocationresult"`...)
-	dst = appendText(dst, `,"invocation_id":`, f.InvocationID)
-	dst = appendText(dst, `,"function_id":`, f.FunctionID)
-	dst = appendText(dst, `,"traceparent":`, f.Traceparent)
-	dst = appendText(dst, `,"baggage":`, f.Baggage)
+	dst = appendText(dst, `,"invocation_id":"`, f.InvocationID)
+	dst = appendText(dst, `,"function_id":"`, f.FunctionID)
+	dst = appendText(dst, `,"traceparent":"`, f.Traceparent)
+	dst = appendText(dst, `,"baggage":"`, f.Baggage)
 	dst = appendRaw(dst, `,"error":`, f.Error)
 	dst = appendRaw(dst, `,"result":`, f.Result)
 	return append(dst, '}')
@@ -156,24 +185,24 @@ func (f *Frame) Append(dst []byte) []byte {
 
 func (f *Frame) appendWorkerRegistered(dst []byte) []byte {
 	dst = append(dst, `{"type":"workerregistered"`...)
-	dst = appendText(dst, `,"worker_id":`, f.WorkerID)
-	dst = appendText(dst, `,"reattach_token":`, f.ReattachToken)
+	dst = appendText(dst, `,"worker_id":"`, f.WorkerID)
+	dst = appendText(dst, `,"reattach_token":"`, f.ReattachToken)
 	dst = appendRaw(dst, `,"features":`, f.Features)
 	return append(dst, '}')
 }
 
 func (f *Frame) appendReattach(dst []byte) []byte {
 	dst = append(dst, `{"type":"reattach"`...)
-	dst = appendText(dst, `,"previous_worker_id":`, f.PreviousWorkerID)
-	dst = appendText(dst, `,"reattach_token":`, f.ReattachToken)
+	dst = appendText(dst, `,"previous_worker_id":"`, f.PreviousWorkerID)
+	dst = appendText(dst, `,"reattach_token":"`, f.ReattachToken)
 	return append(dst, '}')
 }
 
 func (f *Frame) appendRegisterFunction(dst []byte) []byte {
 	dst = append(dst, `{"type":"registerfunction"`...)
-	dst = appendText(dst, `,"id":`, f.ID)
-	dst = appendSpace(dst, `,"namespace":`, f.Namespace, f.BadNamespace)
-	dst = appendText(dst, `,"description":`, f.Description)
+	dst = appendText(dst, `,"id":"`, f.ID)
+	dst = appendSpace(dst, `,"namespace":"`, f.Namespace, f.BadNamespace)
+	dst = appendText(dst, `,"description":"`, f.Description)
 	dst = appendRaw(dst, `,"request_format":`, f.RequestFormat)
 	dst = appendRaw(dst, `,"response_format":`, f.ResponseFormat)
 	dst = appendRaw(dst, `,"metadata":`, f.Metadata)
@@ -185,18 +214,18 @@ func (f *Frame) appendRegisterFunction(dst []byte) []byte {
 
 func (f *Frame) appendUnregisterFunction(dst []byte) []byte {
 	dst = append(dst, `{"type":"unregisterfunction"`...)
-	dst = appendText(dst, `,"id":`, f.ID)
-	dst = appendSpace(dst, `,"namespace":`, f.Namespace, f.BadNamespace)
+	dst = appendText(dst, `,"id":"`, f.ID)
+	dst = appendSpace(dst, `,"namespace":"`, f.Namespace, f.BadNamespace)
 	return append(dst, '}')
 }
 
 func (f *Frame) appendRegisterService(dst []byte) []byte {
 	dst = append(dst, `{"type":"registerservice"`...)
-	dst = appendText(dst, `,"id":`, f.ID)
-	dst = appendSpace(dst, `,"namespace":`, f.Namespace, f.BadNamespace)
-	dst = appendText(dst, `,"name":`, f.Name)
-	dst = appendText(dst, `,"parent_service_id":`, f.ParentServiceID)
-	dst = appendText(dst, `,"description":`, f.Description)
+	dst = appendText(dst, `,"id":"`, f.ID)
+	dst = appendSpace(dst, `,"namespace":"`, f.Namespace, f.BadNamespace)
+	dst = appendText(dst, `,"name":"`, f.Name)
+	dst = appendText(dst, `,"parent_service_id":"`, f.ParentServiceID)
+	dst = appendText(dst, `,"description":"`, f.Description)
 	return append(dst, '}')
 }
 
@@ -206,9 +235,9 @@ func (f *Frame) appendTriggerType(dst []byte) []byte {
 	} else {
 		dst = append(dst, `{"type":"unregistertriggertype"`...)
 	}
-	dst = appendText(dst, `,"id":`, f.ID)
-	dst = appendSpace(dst, `,"namespace":`, f.Namespace, f.BadNamespace)
-	dst = appendText(dst, `,"description":`, f.Description)
+	dst = appendText(dst, `,"id":"`, f.ID)
+	dst = appendSpace(dst, `,"namespace":"`, f.Namespace, f.BadNamespace)
+	dst = appendText(dst, `,"description":"`, f.Description)
 	dst = appendRaw(dst, `,"trigger_request_format":`, f.TriggerRequestFormat)
 	dst = appendRaw(dst, `,"call_request_format":`, f.CallRequestFormat)
 	return append(dst, '}')
@@ -220,11 +249,11 @@ func (f *Frame) appendTrigger(dst []byte) []byte {
 	} else {
 		dst = append(dst, `{"type":"unregistertrigger"`...)
 	}
-	dst = appendText(dst, `,"id":`, f.ID)
-	dst = appendText(dst, `,"trigger_type":`, f.TriggerType)
-	dst = appendText(dst, `,"function_id":`, f.FunctionID)
-	dst = appendSpace(dst, `,"namespace":`, f.Namespace, f.BadNamespace)
-	dst = appendSpace(dst, `,"trigger_namespace":`, f.TriggerNamespace, f.BadTriggerNamespace)
+	dst = appendText(dst, `,"id":"`, f.ID)
+	dst = appendText(dst, `,"trigger_type":"`, f.TriggerType)
+	dst = appendText(dst, `,"function_id":"`, f.FunctionID)
+	dst = appendSpace(dst, `,"namespace":"`, f.Namespace, f.BadNamespace)
+	dst = appendSpace(dst, `,"trigger_namespace":"`, f.TriggerNamespace, f.BadTriggerNamespace)
 	dst = appendRaw(dst, `,"config":`, f.Config)
 	dst = appendRaw(dst, `,"metadata":`, f.Metadata)
 	return append(dst, '}')
@@ -232,20 +261,20 @@ func (f *Frame) appendTrigger(dst []byte) []byte {
 
 func (f *Frame) appendTriggerResult(dst []byte) []byte {
 	dst = append(dst, `{"type":"triggerregistrationresult"`...)
-	dst = appendText(dst, `,"id":`, f.ID)
-	dst = appendText(dst, `,"trigger_type":`, f.TriggerType)
-	dst = appendText(dst, `,"function_id":`, f.FunctionID)
-	dst = appendSpace(dst, `,"namespace":`, f.Namespace, f.BadNamespace)
+	dst = appendText(dst, `,"id":"`, f.ID)
+	dst = appendText(dst, `,"trigger_type":"`, f.TriggerType)
+	dst = appendText(dst, `,"function_id":"`, f.FunctionID)
+	dst = appendSpace(dst, `,"namespace":"`, f.Namespace, f.BadNamespace)
 	dst = appendRaw(dst, `,"error":`, f.Error)
 	return append(dst, '}')
 }
 
 func (f *Frame) appendRejected(dst []byte) []byte {
 	dst = append(dst, `{"type":"registrationrejected"`...)
-	dst = appendText(dst, `,"code":`, f.Code)
-	dst = appendSpace(dst, `,"namespace":`, f.Namespace, f.BadNamespace)
-	dst = appendText(dst, `,"worker_name":`, f.WorkerName)
-	dst = appendText(dst, `,"function_id":`, f.FunctionID)
-	dst = appendText(dst, `,"owner_worker_id":`, f.OwnerWorkerID)
+	dst = appendText(dst, `,"code":"`, f.Code)
+	dst = appendSpace(dst, `,"namespace":"`, f.Namespace, f.BadNamespace)
+	dst = appendText(dst, `,"worker_name":"`, f.WorkerName)
+	dst = appendText(dst, `,"function_id":"`, f.FunctionID)
+	dst = appendText(dst, `,"owner_worker_id":"`, f.OwnerWorkerID)
 	return append(dst, '}')
 }

@@ -74,12 +74,11 @@ type Event struct {
 
 const (
 	wait = 16 << 10 // a shorter frame is left with the caller until it is whole
-	step = 64 << 10 // the first buffer of a frame that is not
-	tiny = 512      // the first buffer of a message of small fragments
+	tiny = 512      // the first buffer of a message
 )
 
 // Decoder turns the bytes of one direction of a connection into messages. The zero Decoder is ready.
-// It holds memory only while a message is under way.
+// It holds memory only while a message is under way: at most twice what has arrived of it.
 type Decoder struct {
 	buf   []byte  // what has arrived of a message that is not whole
 	cfg   *Config // whom to give buf back to
@@ -110,7 +109,7 @@ const (
 // further bytes are used up for nothing. The error is a *CloseError.
 func (d *Decoder) Next(cfg *Config, b []byte) (Event, int, error) {
 	if d.bits&spent != 0 {
-		d.Release()
+		d.free()
 	}
 	switch {
 	case d.bits&finished != 0:
@@ -120,17 +119,24 @@ func (d *Decoder) Next(cfg *Config, b []byte) (Event, int, error) {
 	}
 	ev, n, err := d.next(cfg, b)
 	if err != nil {
-		d.Release()
+		d.free()
 		d.bits = finished
 		return Event{}, n, err
 	}
 	return ev, n, nil
 }
 
-// Release frees the buffer of the message under way. Call it when the connection ends; Next must not
-// be called after it in the middle of a message.
+// Release frees the buffer. Call it when the connection ends. In the middle of a message it also ends
+// the decoder: all further bytes are used up for nothing.
 func (d *Decoder) Release() {
-	if n := cap(d.buf); n > 0 && d.cfg != nil && d.cfg.Grow != nil {
+	if d.op != Continuation {
+		d.bits = finished
+	}
+	d.free()
+}
+
+func (d *Decoder) free() {
+	if n := cap(d.buf); n > 0 && d.cfg.Grow != nil {
 		d.cfg.Grow(-int64(n))
 	}
 	d.buf, d.cfg = nil, nil
@@ -237,7 +243,7 @@ func (d *Decoder) next(cfg *Config, b []byte) (Event, int, error) {
 		if err := d.admit(cfg, h); err != nil {
 			return Event{}, used, err
 		}
-		if int64(len(body)) < h.n && h.n+int64(h.size) < wait {
+		if int64(len(body)) < h.n && h.n < wait-int64(h.size) {
 			return Event{}, used, nil
 		}
 		used += h.size
@@ -348,10 +354,12 @@ func (d *Decoder) grow(cfg *Config, n int) bool {
 	if need <= cap(d.buf) {
 		return true
 	}
-	rest := len(d.buf) + int(d.left) // what the frame claims: believed up to one step
-	size := max(need, 2*cap(d.buf), min(rest, step), tiny)
+	size := max(2*need, tiny) // never by what the frame only claims
 	if d.bits&last != 0 {
-		size = min(size, rest)
+		size = min(size, len(d.buf)+int(d.left))
+	}
+	if most, _ := cfg.bounds(); int64(size) > most {
+		size = int(most) // not below need: the whole message is not above it either
 	}
 	if cfg.Grow != nil && !cfg.Grow(int64(size-cap(d.buf))) {
 		return false
@@ -382,7 +390,7 @@ func (d *Decoder) controlFrame(op Opcode, body []byte) (Event, error) {
 			return ev, &CloseError{Code: CloseInvalidText, Reason: "close reason is no UTF-8"}
 		}
 	}
-	d.Release()
+	d.free()
 	d.bits = finished
 	return ev, nil
 }

@@ -58,6 +58,12 @@ func (r *Request) Header(name string) string {
 // for another WebSocket version, 431 for more than wire.MaxHeadBytes or 100 headers, 505 for another
 // HTTP version.
 func ParseRequest(b []byte) (r Request, n int, err error) {
+	if len(b) > 0 && !isToken(string(b[:1])) {
+		if b[0] == 0x16 {
+			return r, 0, refuse(400, "TLS on a port that speaks plain HTTP")
+		}
+		return r, 0, refuse(400, "malformed request line")
+	}
 	end := headEnd(b)
 	if end < 0 {
 		if len(b) >= wire.MaxHeadBytes {

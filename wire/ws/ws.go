@@ -1,8 +1,8 @@
 // Package ws is a codec for WebSocket connections (RFC 6455): frames in, messages out, and the handshake.
 //
 // It promises to refuse whatever the RFC forbids, to hand out a message that lies whole in the
-// caller's bytes without copying it, to hold no more memory for a message than has arrived of it
-// (in steps), and to hold none between messages. It never panics on foreign bytes.
+// caller's bytes without copying it, to hold at most twice as many bytes for a message as have
+// arrived of it, and none between messages. It never panics on foreign bytes.
 //
 // A Decoder belongs to one caller at a time. A Config is shared and only read. Functions without a
 // receiver may be called by all at once.
