@@ -5,15 +5,13 @@ import (
 	"slices"
 )
 
-// cursor walks the records of one lane from the newest to the oldest. It copies a chunk at a time, so
-// that a long walk holds no lock that a writer waits for longer than one copy of 64 KiB takes.
+// cursor walks the records of a ring from the newest to the oldest. It copies a chunk at a time, so
+// that writers wait for one copy of 64 KiB at most, however long the walk takes.
 type cursor struct {
 	ring   *ring
 	left   []chunkRef // chunks still to read, oldest first
 	data   []byte     // copy of the chunk being read
-	starts []uint16   // offsets / 8 of its records that are still to come, oldest first
-	from   int64
-	to     int64
+	starts []uint16   // where its records begin, in units of 8 bytes, oldest first
 }
 
 // chunkRef names a chunk as it was when the walk began.
@@ -22,77 +20,49 @@ type chunkRef struct {
 	serial uint64
 }
 
-// walk visits records newest first until visit returns false: within a lane in the order of recording,
-// across lanes by their order field. Chunks with nothing ordered within [from, to] are skipped, single
-// records are not. What is recorded or overwritten meanwhile may be seen or missed. A record is valid
-// until visit returns.
+// walk visits records, the last recorded first, until visit returns false. Chunks without a record that
+// is timed within [from, to] are skipped, single records are not. What is recorded or overwritten
+// meanwhile may be missed. A record is valid until visit returns.
 func (r *ring) walk(from, to int64, visit func(record []byte) bool) {
-	cursors := r.cursors(from, to)
+	c := cursor{ring: r}
+	c.begin(from, to)
 	for {
-		var next *cursor
-		for i := range cursors {
-			c := &cursors[i]
-			if c.ready() && (next == nil || c.order() > next.order()) {
-				next = c
+		for _, start := range slices.Backward(c.starts) {
+			at := int(start) * 8
+			if !visit(c.data[at : at+int(binary.LittleEndian.Uint32(c.data[at+atSize:]))]) {
+				return
 			}
 		}
-		if next == nil || !visit(next.pop()) {
+		if !c.next() {
 			return
 		}
 	}
 }
 
-// cursors copies the open chunk of each lane and notes the sealed ones.
-func (r *ring) cursors(from, to int64) []cursor {
-	r.mu.Lock()
-	lanes := r.lanes
-	r.mu.Unlock()
-	cursors := make([]cursor, len(lanes))
-	newest := make([]uint64, len(lanes)) // serial of the open chunk: sealed ones from there on are known
-	for i, l := range lanes {
-		c := &cursors[i]
-		c.ring, c.from, c.to = r, from, to
-		newest[i] = 1<<64 - 1
-		l.mu.Lock()
-		if o := l.open; o != nil {
-			newest[i] = o.serial
-			if o.from <= to && o.to >= from {
-				c.data = append(c.data, o.data[:o.used]...)
-			}
-		}
-		l.mu.Unlock()
-		c.scan()
-	}
+// begin copies the open chunk and notes the sealed ones.
+func (c *cursor) begin(from, to int64) {
+	r := c.ring
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.sealed {
-		if s.lane < len(cursors) && s.serial < newest[s.lane] && s.from <= to && s.to >= from {
-			c := &cursors[s.lane]
+		if s.from <= to && s.to >= from {
 			c.left = append(c.left, chunkRef{s, s.serial})
 		}
 	}
-	return cursors
-}
-
-// ready reports whether there is another record, after reading on where needed.
-func (c *cursor) ready() bool {
-	for len(c.starts) == 0 {
-		n := len(c.left)
-		if n == 0 {
-			return false
-		}
-		ref := c.left[n-1]
-		c.left = c.left[:n-1]
-		if !c.copy(ref) {
-			c.left = nil // older ones went first
-			return false
-		}
+	if o := r.open; o != nil && o.from <= to && o.to >= from {
+		c.data = append(c.data, o.data[:o.used]...)
 	}
-	return true
+	c.scan()
 }
 
-// copy reads a chunk, if it still is what it was.
-func (c *cursor) copy(ref chunkRef) bool {
+// next reads the next chunk, unless it was reused since: the older ones were, too, then.
+func (c *cursor) next() bool {
+	n := len(c.left)
+	if n == 0 {
+		return false
+	}
+	ref := c.left[n-1]
+	c.left = c.left[:n-1]
 	c.data = slices.Grow(c.data[:0], chunkBytes)
 	c.ring.mu.Lock()
 	ok := ref.chunk.serial == ref.serial
@@ -111,17 +81,4 @@ func (c *cursor) scan() {
 		c.starts = append(c.starts, uint16(at/8))
 		at += int(binary.LittleEndian.Uint32(c.data[at+atSize:]))
 	}
-}
-
-func (c *cursor) peek() []byte {
-	at := int(c.starts[len(c.starts)-1]) * 8
-	return c.data[at : at+int(binary.LittleEndian.Uint32(c.data[at+atSize:]))]
-}
-
-func (c *cursor) order() int64 { return int64(binary.LittleEndian.Uint64(c.peek()[atOrder:])) }
-
-func (c *cursor) pop() []byte {
-	b := c.peek()
-	c.starts = c.starts[:len(c.starts)-1]
-	return b
 }

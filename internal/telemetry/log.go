@@ -7,7 +7,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"sync/atomic"
 )
 
 // Severity of a log record, as OpenTelemetry numbers it.
@@ -70,29 +69,26 @@ const (
 	maxLogRecord = 16 << 10
 )
 
-// The layout of a log's record. Length, kind and order stand as in every record.
+// The layout of a log's record. Length, kind and time stand as in every record.
 const (
 	logSeverity = 5
 	logFlags    = 6
 	logTrace    = 8
 	logSpan     = 24
 	logObserved = 32
-	logTime     = atOrder
+	logTime     = atTime
 	logParts    = 56 // lengths of the seven texts
 	logHeader   = logParts + 7*4 + 4
 )
 
 // Logs is the ring of log records. All methods may be called from any goroutine.
-type Logs struct {
-	ring ring
-	cut  atomic.Uint64
-}
+type Logs struct{ ring ring }
 
 // NewLogs returns a ring that holds up to bytes of log records, in chunks of 64 KiB that are taken when
 // they are needed. Less than a chunk turns recording off.
 func NewLogs(bytes int64) *Logs {
 	l := &Logs{}
-	l.ring.init(bytes)
+	l.ring.max = chunksFor(bytes)
 	return l
 }
 
@@ -121,17 +117,15 @@ func (l *Logs) Record(e *Log) {
 	if size+len(attributes) > maxLogRecord {
 		attributes, flags = nil, flagCut
 	}
-	if flags != 0 {
-		l.cut.Add(1)
-	}
 	size = (size + len(attributes) + len(resource) + 7) &^ 7
-	w := l.ring.lanes[0]
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	b := w.reserve(size, 0, e.Time)
+	r := &l.ring
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.reserve(size, 0, e.Time)
 	if b == nil {
 		return
 	}
+	r.cut += uint64(flags / flagCut)
 	b[atKind], b[logSeverity], b[logFlags] = 0, e.Severity, flags
 	*(*[16]byte)(b[logTrace:]) = e.Trace
 	*(*[8]byte)(b[logSpan:]) = e.Span
@@ -149,18 +143,14 @@ func (l *Logs) Record(e *Log) {
 }
 
 // Stats returns what became of all entries so far.
-func (l *Logs) Stats() Stats {
-	s := l.ring.stats()
-	s.Cut = l.cut.Load()
-	return s
-}
+func (l *Logs) Stats() Stats { return l.ring.stats() }
 
 // Resize sets the bound in bytes; the oldest chunks over it are dropped and counted as shed.
 func (l *Logs) Resize(bytes int64) { l.ring.resize(bytes) }
 
 // Shed gives up at least want bytes of the oldest entries, if there are so many in full chunks, and
 // returns how many it freed.
-func (l *Logs) Shed(want int64) int64 { return l.ring.drop(int((want + chunkBytes - 1) / chunkBytes)) }
+func (l *Logs) Shed(want int64) int64 { return l.ring.drop(chunksOver(want)) }
 
 // Clear drops all entries.
 func (l *Logs) Clear() { l.ring.forget() }

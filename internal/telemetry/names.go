@@ -246,11 +246,15 @@ func (s *slot) id(i uint32) uint32 { return uint32(s.generation)<<indexBits | i 
 
 // cutText shortens s to at most n bytes, at the start of a character.
 func cutText(s string, n int) string {
+	return s[:cutLen(s, n)]
+}
+
+// cutLen is the length of s, or the largest one of at most n that ends before the start of a character.
+func cutLen[T ~string | ~[]byte](s T, n int) int {
 	if len(s) <= n {
-		return s
+		return len(s)
 	}
-	for n > 0 && s[n]&0xc0 == 0x80 {
-		n--
+	for least := n - 4; n > max(least, 0) && s[n]&0xc0 == 0x80; n-- {
 	}
-	return s[:n]
+	return n
 }

@@ -1,7 +1,9 @@
 package telemetry
 
 import (
-	"bytes"
+	"cmp"
+	"container/heap"
+	"encoding/binary"
 	"math"
 	"slices"
 	"strings"
@@ -48,22 +50,21 @@ type Reader struct {
 	Service string // the service name of our own spans
 }
 
-// Each visits the spans that match, newest first, until visit returns false.
+// Each visits the spans that match, the last recorded first, until visit returns false.
 func (r Reader) Each(f Filter, visit func(*View) bool) {
-	from, to := int64(math.MinInt64), int64(math.MaxInt64)
-	if f.From != 0 {
-		from = f.From // a span that starts later ends later
-	}
-	r.Spans.ring.walk(from, to, func(b []byte) bool {
-		if f.TraceID != [16]byte{} && !bytes.Equal(b[spanTrace:spanTrace+16], f.TraceID[:]) {
-			return true
-		}
-		if f.Roots && [8]byte(b[spanParent:]) != [8]byte{} || f.NoInternal && b[atKind] == KindInternal {
-			return true
-		}
+	r.each(&f, func(b []byte) bool {
 		v := view(b, r.Names, r.Service)
 		return !f.matches(v) || visit(v)
 	})
+}
+
+// each visits the records that match as far as their fixed part says.
+func (r Reader) each(f *Filter, visit func([]byte) bool) {
+	from := int64(math.MinInt64)
+	if f.From != 0 {
+		from = f.From // a span that starts later ends later
+	}
+	r.Spans.ring.walk(from, math.MaxInt64, func(b []byte) bool { return !f.fits(b) || visit(b) })
 }
 
 // List returns one page of the spans that match, and how many match in all.
@@ -73,41 +74,51 @@ func (r Reader) List(f Filter) (page []*View, total int) {
 		limit = 100
 	}
 	offset := max(f.Offset, 0)
-	keep := min(offset+limit, maxPage)
-	less := f.compare()
-	r.Each(f, func(v *View) bool {
+	p := pager{keep: min(offset+limit, maxPage), before: f.before()}
+	whole := f.whole()
+	r.each(&f, func(b []byte) bool {
+		if !whole && !p.wants(&f, b) {
+			total++
+			return true
+		}
+		v := view(b, r.Names, r.Service)
+		if !f.matches(v) {
+			return true
+		}
 		total++
-		if less == nil {
-			if len(page) < keep {
-				page = append(page, v)
-			}
-			return true
-		}
-		if len(page) == keep && less(v, page[keep-1]) >= 0 {
-			return true
-		}
-		at, _ := slices.BinarySearchFunc(page, v, func(a, b *View) int {
-			if c := less(a, b); c != 0 {
-				return c
-			}
-			return -1 // equal ones stay in the order of their coming
-		})
-		if len(page) == keep {
-			page = page[:keep-1]
-		}
-		page = slices.Insert(page, at, v)
+		p.add(v)
 		return true
 	})
+	page = p.sorted()
 	return page[min(offset, len(page)):], total
 }
 
-func (f *Filter) matches(v *View) bool {
-	d := v.Duration()
+// fits says what can be said without decoding: ids, kind, status and times.
+func (f *Filter) fits(b []byte) bool {
+	id := [16]byte(b[spanTrace:])
+	if f.TraceID != [16]byte{} && id != f.TraceID || len(f.TraceIDs) > 0 && !slices.Contains(f.TraceIDs, id) {
+		return false
+	}
+	start, duration := startOf(b), durationOf(b)
 	switch {
-	case len(f.TraceIDs) > 0 && !slices.Contains(f.TraceIDs, v.TraceID),
-		f.From != 0 && v.Start < f.From, f.To != 0 && v.Start > f.To,
-		d < f.MinDuration, f.MaxDuration > 0 && d > f.MaxDuration,
-		!contains(v.Name, f.Name), !contains(v.Service, f.Service), !contains(StatusText(v.Status), f.Status):
+	case f.Roots && [8]byte(b[spanParent:]) != [8]byte{},
+		f.NoInternal && b[atKind] == KindInternal,
+		f.From != 0 && start < f.From, f.To != 0 && start > f.To,
+		duration < f.MinDuration, f.MaxDuration > 0 && duration > f.MaxDuration,
+		!contains(StatusText(b[spanStatus]), f.Status):
+		return false
+	}
+	return true
+}
+
+// whole reports whether a span has to be decoded to tell if it matches.
+func (f *Filter) whole() bool {
+	return f.Name != "" || f.Service != "" || len(f.Attributes) > 0 || len(f.NotAttributes) > 0 || f.Match != nil
+}
+
+// matches says what fits did not.
+func (f *Filter) matches(v *View) bool {
+	if !contains(v.Name, f.Name) || !contains(v.Service, f.Service) {
 		return false
 	}
 	for _, a := range f.Attributes {
@@ -123,18 +134,28 @@ func (f *Filter) matches(v *View) bool {
 	return f.Match == nil || f.Match(v)
 }
 
+func startOf(b []byte) int64 { return int64(binary.LittleEndian.Uint64(b[spanStart:])) }
+
+func durationOf(b []byte) int64 {
+	if b[spanFlags]&flagPending != 0 {
+		return 0
+	}
+	return int64(binary.LittleEndian.Uint64(b[spanEnd:])) - startOf(b)
+}
+
 func contains(s, part string) bool {
 	return part == "" || strings.Contains(strings.ToLower(s), strings.ToLower(part))
 }
 
-// compare returns the order of the page; nil means as they come.
-func (f *Filter) compare() func(a, b *View) int {
+// before returns the order of the page; nil means as they come. Where it leaves two spans equal, the
+// one that was recorded later stands first.
+func (f *Filter) before() func(a, b *View) int {
 	var by func(a, b *View) int
 	switch f.Sort {
 	case ByStart:
-		by = func(a, b *View) int { return compare(a.Start, b.Start) }
+		by = func(a, b *View) int { return cmp.Compare(a.Start, b.Start) }
 	case ByDuration:
-		by = func(a, b *View) int { return compare(a.Duration(), b.Duration()) }
+		by = func(a, b *View) int { return cmp.Compare(a.Duration(), b.Duration()) }
 	case ByName:
 		by = func(a, b *View) int { return strings.Compare(a.Name, b.Name) }
 	default:
@@ -146,12 +167,79 @@ func (f *Filter) compare() func(a, b *View) int {
 	return func(a, b *View) int { return by(b, a) }
 }
 
-func compare(a, b int64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
+// pager keeps the spans that stand first. With an order it is a heap whose top is the one to go next.
+type pager struct {
+	keep   int
+	before func(a, b *View) int
+	spans  []placed
+	seen   int
+}
+
+type placed struct {
+	span *View
+	seen int
+}
+
+// wants reports whether a record could still enter the page, if that can be told without decoding it.
+func (p *pager) wants(f *Filter, b []byte) bool {
+	if len(p.spans) < p.keep {
+		return true
 	}
-	return 0
+	var key, worst int64
+	switch f.Sort {
+	case ByRecency:
+		return false
+	case ByStart:
+		key, worst = startOf(b), p.spans[0].span.Start
+	case ByDuration:
+		key, worst = durationOf(b), p.spans[0].span.Duration()
+	default:
+		return true
+	}
+	if f.Ascending {
+		return key < worst
+	}
+	return key > worst
+}
+
+func (p *pager) add(v *View) {
+	p.seen++
+	next := placed{v, p.seen}
+	switch {
+	case len(p.spans) < p.keep && p.before == nil:
+		p.spans = append(p.spans, next)
+	case len(p.spans) < p.keep:
+		heap.Push(p, next)
+	case p.before != nil && p.compare(next, p.spans[0]) < 0:
+		p.spans[0] = next
+		heap.Fix(p, 0)
+	}
+}
+
+func (p *pager) sorted() []*View {
+	if p.before != nil {
+		slices.SortFunc(p.spans, p.compare)
+	}
+	page := make([]*View, len(p.spans))
+	for i := range p.spans {
+		page[i] = p.spans[i].span
+	}
+	return page
+}
+
+func (p *pager) compare(a, b placed) int {
+	if c := p.before(a.span, b.span); c != 0 {
+		return c
+	}
+	return cmp.Compare(a.seen, b.seen)
+}
+
+// Len, Less, Swap, Push and Pop are heap.Interface.
+func (p *pager) Len() int           { return len(p.spans) }
+func (p *pager) Less(i, j int) bool { return p.compare(p.spans[i], p.spans[j]) > 0 }
+func (p *pager) Swap(i, j int)      { p.spans[i], p.spans[j] = p.spans[j], p.spans[i] }
+func (p *pager) Push(x any)         { p.spans = append(p.spans, x.(placed)) }
+func (p *pager) Pop() (last any) {
+	last, p.spans = p.spans[len(p.spans)-1], p.spans[:len(p.spans)-1]
+	return last
 }

@@ -1,9 +1,6 @@
 package telemetry
 
-import (
-	"encoding/binary"
-	"sync/atomic"
-)
+import "encoding/binary"
 
 // Kind says what a span stands for, and so how it reads.
 type Kind = uint8
@@ -59,7 +56,7 @@ const (
 	spanID      = 24
 	spanParent  = 32
 	spanStart   = 40
-	spanEnd     = atOrder
+	spanEnd     = atTime
 	spanName    = 56
 	spanWorker  = 60
 	spanCaller  = 64
@@ -67,6 +64,7 @@ const (
 	spanMessage = 72 // length
 	spanHeader  = 80
 	foreignPart = 8 * 4 // lengths of the eight parts of Foreign
+	firstJSON   = 4     // the first of these that may be left out
 
 	maxMessage = 4 << 10
 )
@@ -77,69 +75,50 @@ const (
 	flagPending
 )
 
-// Spans is the ring of finished spans. Record may be called from any goroutine.
-type Spans struct {
-	ring ring
-	cut  atomic.Uint64
-	// base takes the records of all who have no lane of their own.
-	base *lane
-}
+// Spans is the ring of finished spans. All methods may be called from any goroutine.
+type Spans struct{ ring ring }
 
 // NewSpans returns a ring that holds up to bytes of spans, in chunks of 64 KiB that are taken when they
 // are needed. Less than a chunk turns recording off.
 func NewSpans(bytes int64) *Spans {
 	s := &Spans{}
-	s.ring.init(bytes)
-	s.base = s.ring.lanes[0]
+	s.ring.max = chunksFor(bytes)
 	return s
 }
 
-// SetMemory makes the ring ask take before it grows by a chunk, and tell give what it gave back. Call
-// it before the first Record.
+// SetMemory makes the ring ask take before it grows by a chunk, and tell give what it gave back. Call it
+// before the first Record.
 func (s *Spans) SetMemory(take func(n int64) bool, give func(n int64)) {
 	s.ring.take, s.ring.give = take, give
 }
 
-// Lane returns a writing end for one event loop. Lanes write side by side without waiting for each
-// other, and share the ring's bound; there is no way to give one back, so make a fixed number.
-func (s *Spans) Lane() *Lane { return &Lane{s, s.ring.newLane()} }
-
-// Lane is a writing end of Spans.
-type Lane struct {
-	spans *Spans
-	lane  *lane
-}
-
 // Record keeps a span.
-func (l *Lane) Record(sp *Span) { l.spans.record(l.lane, sp) }
-
-// Record keeps a span.
-func (s *Spans) Record(sp *Span) { s.record(s.base, sp) }
-
-func (s *Spans) record(l *lane, sp *Span) {
+func (s *Spans) Record(sp *Span) {
 	if sp.Foreign != nil {
-		s.recordForeign(l, sp)
+		s.recordForeign(sp)
 		return
 	}
-	message := sp.Message
-	flags := uint8(0)
+	r, message, flags := &s.ring, sp.Message, uint8(0)
 	if len(message) > maxMessage {
-		message = message[:len(cutText(string(message[:maxMessage+1]), maxMessage))]
-		flags = flagCut
-		s.cut.Add(1)
+		message, flags = message[:cutLen(message, maxMessage)], flagCut
+	}
+	kind := sp.Kind
+	if kind >= KindForeign {
+		kind = KindPlain // there is no foreign part to read
 	}
 	n := (spanHeader + len(message) + 7) &^ 7
-	l.mu.Lock()
-	if b := l.reserve(n, sp.Kind, sp.order()); b != nil {
-		putSpan(b, sp, flags)
+	r.mu.Lock()
+	if b := r.reserve(n, kind, sp.time()); b != nil {
+		putSpan(b, sp, kind, flags)
 		binary.LittleEndian.PutUint32(b[spanMessage:], uint32(len(message)))
 		copy(b[spanHeader:], message)
+		r.cut += uint64(flags / flagCut)
 	}
-	l.mu.Unlock()
+	r.mu.Unlock()
 }
 
-// order is the time by which spans are listed: the end, of a running one the start.
-func (sp *Span) order() int64 {
+// time is the time by which spans are listed: the end, of a running one the start.
+func (sp *Span) time() int64 {
 	if sp.End == 0 {
 		return sp.Start
 	}
@@ -147,7 +126,7 @@ func (sp *Span) order() int64 {
 }
 
 // putSpan writes the fixed part of a record, but for what reserve wrote.
-func putSpan(b []byte, sp *Span, flags uint8) {
+func putSpan(b []byte, sp *Span, kind, flags uint8) {
 	_ = b[spanHeader-1]
 	if sp.Sampled {
 		flags |= flagSampled
@@ -155,7 +134,7 @@ func putSpan(b []byte, sp *Span, flags uint8) {
 	if sp.End == 0 {
 		flags |= flagPending
 	}
-	b[atKind], b[spanStatus], b[spanFlags], b[spanRole] = sp.Kind, sp.Status, flags, 0
+	b[atKind], b[spanStatus], b[spanFlags], b[spanRole] = kind, sp.Status, flags, 0
 	*(*[16]byte)(b[spanTrace:]) = sp.TraceID
 	*(*[8]byte)(b[spanID:]) = sp.SpanID
 	*(*[8]byte)(b[spanParent:]) = sp.Parent
@@ -174,30 +153,29 @@ func (f *Foreign) parts() [8][]byte {
 		f.Attributes, f.Resource, f.Links, f.Events}
 }
 
-func (s *Spans) recordForeign(l *lane, sp *Span) {
+func (s *Spans) recordForeign(sp *Span) {
 	message, flags := sp.Message, uint8(0)
 	if len(message) > maxMessage {
-		message, flags = message[:maxMessage], flagCut
+		message, flags = message[:cutLen(message, maxMessage)], flagCut
 	}
 	parts := sp.Foreign.parts()
 	size := spanHeader + foreignPart + len(message)
 	for _, p := range parts {
 		size += len(p)
 	}
-	for i := len(parts) - 1; size > chunkBytes && i >= 4; i-- {
+	for i := len(parts) - 1; size > chunkBytes && i >= firstJSON; i-- {
 		size -= len(parts[i])
 		parts[i], flags = nil, flagCut
 	}
-	if flags != 0 {
-		s.cut.Add(1)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	b := l.reserve((size+7)&^7, sp.Kind, sp.order())
+	r := &s.ring
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b := r.reserve((size+7)&^7, KindForeign, sp.time())
 	if b == nil {
 		return
 	}
-	putSpan(b, sp, flags)
+	r.cut += uint64(flags / flagCut)
+	putSpan(b, sp, KindForeign, flags)
 	b[spanRole] = sp.Foreign.Role
 	binary.LittleEndian.PutUint32(b[spanMessage:], uint32(len(message)))
 	at := spanHeader + foreignPart
@@ -209,11 +187,7 @@ func (s *Spans) recordForeign(l *lane, sp *Span) {
 }
 
 // Stats returns what became of all spans so far.
-func (s *Spans) Stats() Stats {
-	t := s.ring.stats()
-	t.Cut = s.cut.Load()
-	return t
-}
+func (s *Spans) Stats() Stats { return s.ring.stats() }
 
 // Resize sets the bound in bytes; the oldest chunks over it are dropped and counted as shed.
 func (s *Spans) Resize(bytes int64) { s.ring.resize(bytes) }
@@ -221,7 +195,7 @@ func (s *Spans) Resize(bytes int64) { s.ring.resize(bytes) }
 // Shed gives up at least want bytes of the oldest spans, if there are so many in full chunks, and
 // returns how many it freed. It leaves the bound as it is, and may be called while a Record waits for
 // memory.
-func (s *Spans) Shed(want int64) int64 { return s.ring.drop(int((want + chunkBytes - 1) / chunkBytes)) }
+func (s *Spans) Shed(want int64) int64 { return s.ring.drop(chunksOver(want)) }
 
 // Clear drops all spans.
 func (s *Spans) Clear() { s.ring.forget() }
