@@ -1,0 +1,281 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/plinth-run/plinth/internal/fault"
+	"github.com/plinth-run/plinth/internal/fn"
+	"github.com/plinth-run/plinth/internal/loop"
+	"github.com/plinth-run/plinth/wire"
+	"github.com/plinth-run/plinth/wire/ws"
+)
+
+// phase is how far a connection has come.
+type phase uint8
+
+const (
+	handshaking phase = iota
+	serving           // a worker, on path /
+	reporting         // telemetry only, on path /otel
+	closed
+)
+
+// conn is one connection. It is a peer of the function core: the target of the functions that its worker
+// registered, and the completer of the calls that its worker made. Fields belong to the connection's loop
+// unless said otherwise.
+type conn struct {
+	peer   fn.Peer
+	engine *Engine
+	sock   *loop.Conn
+	codec  ws.Decoder
+	id     uuid
+	token  uuid // proves, on a later connection, that this one may be retired
+	place  int  // in its lane's conns
+
+	phase     phase
+	announced bool // engine::workers::register has come, or the grace time is over
+	waiting   bool // a predecessor on another loop is being retired: no frame is read meanwhile
+	slow      bool // its write queue is over the soft mark: nothing is read from it
+	callers   bool // its worker understands `caller` in invokefunction
+	space     string
+	card      *card // what the worker said of itself; guarded by engine.mu once announced
+	hold      *hold // registrations that wait for the announcement
+	drain     *wire.Drain
+
+	since  int64 // connected, Unix ns
+	seen   int64 // last bytes, Unix ns
+	pinged int64 // last ping of ours, Unix ns
+}
+
+// accept is called on the new connection's loop; nil refuses it.
+func (e *Engine) accept(c *loop.Conn) loop.Handler {
+	if e.open.Add(1) > int64(e.bounds.MaxConnections) {
+		e.open.Add(-1)
+		e.stats.refused.Add(1)
+		return nil
+	}
+	now := c.Loop().Now()
+	k := &conn{engine: e, sock: c, since: now, seen: now}
+	n := e.lane(c.Loop())
+	k.place = len(n.conns)
+	n.conns = append(n.conns, k)
+	return k
+}
+
+// Data takes what has been read, frame by frame.
+func (k *conn) Data(c *loop.Conn, b []byte) int {
+	k.seen = c.Loop().Now()
+	used := 0
+	if k.phase == handshaking {
+		if used = k.handshake(b); used == 0 || k.phase == handshaking {
+			return used
+		}
+	}
+	for k.phase != closed && !k.waiting && used < len(b) {
+		ev, n, err := k.codec.Next(&k.engine.codec, b[used:])
+		used += n
+		if err != nil {
+			k.fail(err)
+			return used
+		}
+		if ev.Kind == ws.KindNone {
+			break
+		}
+		k.event(ev)
+	}
+	if k.phase == closed {
+		return len(b)
+	}
+	if !k.slow && k.sock.Queued() > k.engine.bounds.WriteQueueBytes/2 {
+		k.slow = true
+		k.sock.Pause()
+	}
+	return used
+}
+
+// event handles one event of the codec.
+func (k *conn) event(ev ws.Event) {
+	switch ev.Kind {
+	case ws.KindMessage:
+		k.message(ev)
+	case ws.KindPing:
+		k.control(ws.Pong, ev.Payload)
+	case ws.KindPong:
+	case ws.KindClose:
+		k.shut(ev.Code, "")
+	case ws.KindChunk:
+		if k.drain == nil {
+			k.drain = new(wire.Drain)
+		}
+		k.drain.Write(ev.Payload)
+	case ws.KindDropped:
+		k.engine.stats.oversized.Add(1)
+		if k.drain != nil {
+			f := k.drain.Frame()
+			k.blame(f, fault.Newf(fault.Limit, wire.CodeMessageTooLarge,
+				"the message is larger than %d bytes, or than the memory that is left; send large data in parts",
+				k.engine.bounds.MaxMessageBytes))
+		}
+		k.drain = nil
+	}
+}
+
+// message handles one whole message.
+func (k *conn) message(ev ws.Event) {
+	e, b := k.engine, ev.Payload
+	if ev.Op == ws.Binary && isTelemetry(b) {
+		e.inbox.put(b)
+		return
+	}
+	if k.phase != serving || isBlank(b) {
+		return
+	}
+	n := e.lane(k.sock.Loop())
+	f := &n.frame
+	if err := f.Scan(b); err != nil || !ws.ValidText(b) {
+		e.stats.malformed.Add(1)
+		k.malformed(b, err)
+		return
+	}
+	k.frame(f, b)
+}
+
+// malformed fails the call that a broken message belongs to, if it says which.
+func (k *conn) malformed(b []byte, err error) {
+	if err == nil {
+		err = errors.New("its text is not valid UTF-8")
+	}
+	d := new(wire.Drain)
+	d.Write(b)
+	f := d.Frame()
+	k.engine.log.Warn("message ignored: malformed", "worker", k.peer.Name(), "type", f.Type.String(), "error", err)
+	k.blame(f, fault.Newf(fault.Invalid, wire.CodeMalformedFrame, "the message cannot be used: %v", err))
+}
+
+// blame fails the one call that a message which cannot be used belongs to.
+func (k *conn) blame(f *wire.Frame, err *fault.Error) {
+	switch f.Type {
+	case wire.TypeInvokeFunction:
+		k.refuse(f.InvocationID, f.FunctionID, err)
+	case wire.TypeInvocationResult:
+		k.answer(f.InvocationID, fn.Outcome{Err: err})
+	default:
+		k.engine.log.Warn("message dropped", "worker", k.peer.Name(), "type", f.Type.String(), "error", err)
+	}
+}
+
+// control sends a control frame. A peer that does not take them is dropped by its silence, not here.
+func (k *conn) control(op ws.Opcode, payload []byte) {
+	out := k.sock.Begin()
+	out = ws.AppendFrame(out, op, payload)
+	k.sent(k.sock.End(k.sock.Loop(), out))
+}
+
+// send writes one frame that is no part of a call.
+func (k *conn) send(f *wire.Frame) {
+	out := k.sock.Begin()
+	start := len(out)
+	out = f.Append(ws.Begin(out))
+	k.sent(k.sock.End(k.sock.Loop(), ws.End(out, start, ws.Text)))
+}
+
+// sent counts a frame that found no place in the queue of a worker that does not read.
+func (k *conn) sent(err error) {
+	if err != nil && !errors.Is(err, loop.ErrClosed) {
+		k.engine.stats.answersLost.Add(1)
+	}
+}
+
+// Drained is called when the write queue is empty again after it was over the soft mark.
+func (k *conn) Drained(*loop.Conn) {
+	if k.slow {
+		k.slow = false
+		k.resume()
+	}
+}
+
+// resume reads on when nothing stands against it.
+func (k *conn) resume() {
+	if !k.waiting && !k.slow {
+		k.sock.Resume()
+	}
+}
+
+// fail closes a connection whose framing is broken, with the code that RFC 6455 gives it.
+func (k *conn) fail(err error) {
+	code, reason := uint16(ws.CloseProtocol), err.Error()
+	var ce *ws.CloseError
+	if errors.As(err, &ce) {
+		code, reason = ce.Code, ce.Reason
+	}
+	k.engine.log.Warn("connection closed", "worker", k.peer.Name(), "remote", k.sock.RemoteAddr().String(),
+		"code", code, "reason", reason)
+	k.shut(code, reason)
+}
+
+// shut ends the connection: what belongs to the worker is taken down first, then the close frame leaves.
+func (k *conn) shut(code uint16, reason string) {
+	if k.phase == closed {
+		return
+	}
+	upgraded := k.phase != handshaking
+	k.teardown()
+	if upgraded {
+		out := k.sock.Begin()
+		k.sent(k.sock.End(k.sock.Loop(), ws.AppendClose(out, code, reason)))
+	}
+	k.sock.Finish()
+}
+
+// Closed is called once, when the socket is gone.
+func (k *conn) Closed(_ *loop.Conn, err error) {
+	if k.phase == serving && err != nil {
+		k.engine.log.Debug("connection lost", "worker", k.peer.Name(), "error", err)
+	}
+	k.teardown()
+	k.codec.Release()
+	e := k.engine
+	n := e.lane(k.sock.Loop())
+	last := len(n.conns) - 1
+	n.conns[k.place] = n.conns[last]
+	n.conns[k.place].place = k.place
+	n.conns[last] = nil
+	n.conns = n.conns[:last]
+	e.open.Add(-1)
+}
+
+// teardown takes away all that the worker had, once, in the order of protocol section 13. When it returns,
+// a successor can register the same names.
+func (k *conn) teardown() {
+	was := k.phase
+	k.phase = closed
+	if was != serving {
+		return
+	}
+	e := k.engine
+	k.drop()
+	e.fn.Leave(k.sock.Loop(), &k.peer)
+	e.mu.Lock()
+	if k.card != nil && e.names[workerName{k.space, k.card.name}] == k {
+		delete(e.names, workerName{k.space, k.card.name})
+	}
+	delete(e.workers, k.id)
+	e.mu.Unlock()
+	e.stats.died.Add(1)
+	if k.card != nil {
+		e.log.Info("worker left", "worker", k.peer.Name(), "id", k.id.String())
+	}
+}
+
+// isBlank reports an empty or white-space message, which is ignored.
+func isBlank(b []byte) bool {
+	for _, c := range b {
+		if c != ' ' && c != '\t' && c != '\n' && c != '\r' {
+			return false
+		}
+	}
+	return true
+}
+
+func (k *conn) String() string { return fmt.Sprintf("worker %s", k.peer.Name()) }

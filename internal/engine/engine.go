@@ -1,0 +1,229 @@
+// Package engine is the room where workers meet: programs in any language connect over WebSocket, register
+// functions, and call each other's.
+//
+// It speaks the base protocol (package wire) on one listener, keeps functions and calls in package fn, and
+// forwards the bytes of a call from socket to socket without decoding its payload and without a goroutine
+// for each call. It promises that a bad message costs one call and never the connection, that a worker
+// which is slow, mute or hostile harms only itself, and that a reconnecting worker is served only after its
+// predecessor is gone for good. It does not keep calls on disk, and serves loopback only.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/plinth-run/plinth/internal/budget"
+	"github.com/plinth-run/plinth/internal/fn"
+	"github.com/plinth-run/plinth/internal/loop"
+	"github.com/plinth-run/plinth/internal/telemetry"
+	"github.com/plinth-run/plinth/wire"
+	"github.com/plinth-run/plinth/wire/ws"
+)
+
+// Config is what an engine needs. Functions is required; other zero values are usable.
+type Config struct {
+	Listen    string // host:port of the worker listener
+	Functions *fn.Registry
+	Bounds    wire.Bounds // zero = wire.DefaultBounds
+	Hosts     []string    // host names besides loopback ones that a client may have dialled
+	Origins   []string    // origins of browser pages that may connect; none by default
+	Loops     int         // event loops; 0 = one for each CPU
+	Portable  bool        // goroutines in place of the event loop, on any system
+	Grace     time.Duration
+	Version   string
+	Spans     *telemetry.Spans
+	Logs      *telemetry.Logs
+	Names     *telemetry.Names
+	Metrics   *telemetry.Metrics
+	Budget    *budget.Budget
+	Log       *slog.Logger
+}
+
+// Engine serves workers. Its methods are safe for concurrent use.
+type Engine struct {
+	cfg     Config
+	bounds  wire.Bounds
+	fn      *fn.Registry
+	room    *fn.Peer
+	log     *slog.Logger
+	codec   ws.Config
+	loops   *loop.Group
+	lanes   []*lane
+	address net.Addr
+	inbox   *inbox
+
+	draining atomic.Bool
+	open     atomic.Int64
+	stats    counters
+	began    time.Time
+
+	mu      sync.RWMutex // guards workers and names
+	workers map[uuid]*conn
+	names   map[workerName]*conn
+}
+
+type workerName struct{ space, name string }
+
+// lane is what the connections of one event loop share. Only that loop touches it.
+type lane struct {
+	frame wire.Frame // of the message being handled
+	again wire.Frame // of a held message being replayed
+	conns []*conn
+}
+
+// counters are what the engine counts besides the calls.
+type counters struct {
+	spawned, died                            atomic.Uint64
+	malformed, oversized, ignored, rejected  atomic.Uint64
+	refused                                  atomic.Uint64 // handshakes
+	overloaded, answersLost, heldFull, leaks atomic.Uint64
+}
+
+// New makes an engine and registers its functions (engine::*). It opens nothing: Listen does.
+func New(cfg Config) (*Engine, error) {
+	if cfg.Functions == nil {
+		return nil, errors.New("engine: Config.Functions is missing")
+	}
+	if cfg.Bounds == (wire.Bounds{}) {
+		cfg.Bounds = wire.DefaultBounds()
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Grace <= 0 {
+		cfg.Grace = 10 * time.Second
+	}
+	e := &Engine{cfg: cfg, bounds: cfg.Bounds, fn: cfg.Functions, log: cfg.Log, began: time.Now(),
+		workers: map[uuid]*conn{}, names: map[workerName]*conn{}}
+	e.defaults()
+	e.room = e.fn.Room("engine", "engine::")
+	e.codec = ws.Config{Role: ws.Server, MaxMessage: e.bounds.MaxMessageBytes, HardMessage: e.bounds.HardMessageBytes}
+	lc := loop.Config{Loops: cfg.Loops, Portable: cfg.Portable, WriteQueue: e.bounds.WriteQueueBytes,
+		Now: telemetry.Now, Log: cfg.Log}
+	if cfg.Budget != nil {
+		messages := cfg.Budget.Account("engine.messages", 90, nil)
+		e.codec.Grow = func(n int64) bool {
+			if n < 0 {
+				messages.Give(-n)
+				return true
+			}
+			return messages.Take(n)
+		}
+		queues := cfg.Budget.Account("engine.write-queues", 91, nil)
+		lc.Take, lc.Give = queues.Take, queues.Give
+	}
+	e.loops = loop.New(lc)
+	for range e.loops.Loops() {
+		e.lanes = append(e.lanes, &lane{})
+	}
+	e.inbox = newInbox(e)
+	if err := e.register(); err != nil {
+		return nil, fmt.Errorf("engine: register built-in functions: %w", err)
+	}
+	e.measure()
+	return e, nil
+}
+
+// defaults makes the stores that the caller did not hand in.
+func (e *Engine) defaults() {
+	if e.cfg.Spans == nil {
+		e.cfg.Spans = telemetry.NewSpans(1 << 20)
+	}
+	if e.cfg.Logs == nil {
+		e.cfg.Logs = telemetry.NewLogs(256 << 10)
+	}
+	if e.cfg.Names == nil {
+		e.cfg.Names = telemetry.NewNames()
+	}
+	if e.cfg.Metrics == nil {
+		e.cfg.Metrics = telemetry.NewMetrics()
+	}
+}
+
+// Listen binds the worker listener. Workers are served once Run runs.
+func (e *Engine) Listen(ctx context.Context) (net.Addr, error) {
+	a, err := e.loops.Listen(ctx, "tcp", e.cfg.Listen, e.accept)
+	if err != nil {
+		return nil, fmt.Errorf("engine: listen on %s: %w", e.cfg.Listen, err)
+	}
+	e.address = a
+	return a, nil
+}
+
+// Run serves until ctx ends, then drains: new calls are refused with DRAINING, calls under way get up to
+// the grace time, and every connection is closed normally.
+func (e *Engine) Run(ctx context.Context) error {
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	for i, l := range e.loops.Loops() {
+		n := e.lanes[i]
+		l.Every(time.Second, func() { e.beat(l, n) })
+	}
+	done := make(chan error, 2)
+	go func() { done <- e.loops.Run(serving) }() // owner: Run, which waits for it below
+	go func() { done <- e.inbox.run(serving) }() // owner: Run
+	var err error
+	waiting := 2
+	select {
+	case <-ctx.Done():
+		e.drain()
+	case err = <-done:
+		waiting--
+	}
+	stop()
+	for range waiting {
+		err = errors.Join(err, <-done)
+	}
+	return err
+}
+
+// drain refuses new calls and waits for those under way, then says goodbye to every worker.
+func (e *Engine) drain() {
+	e.draining.Store(true)
+	end := time.NewTimer(e.cfg.Grace)
+	defer end.Stop()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for e.fn.Stats().InFlight > 0 {
+		select {
+		case <-look.C:
+		case <-end.C:
+			e.log.Warn("drain: grace time over", "calls_in_flight", e.fn.Stats().InFlight)
+			e.goodbye()
+			return
+		}
+	}
+	e.goodbye()
+}
+
+// goodbye sends a normal close to every connection and waits until its frame had a chance to leave.
+func (e *Engine) goodbye() {
+	var wait sync.WaitGroup
+	for i, l := range e.loops.Loops() {
+		n := e.lanes[i]
+		wait.Add(1)
+		l.Post(func() {
+			defer wait.Done()
+			for _, k := range n.conns {
+				k.shut(ws.CloseNormal, "plinth is stopping")
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// lane returns what the connections of a loop share.
+func (e *Engine) lane(l *loop.Loop) *lane { return e.lanes[l.Index()] }
+
+// find returns a live connection by its worker id.
+func (e *Engine) find(id uuid) *conn {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	return e.workers[id]
+}

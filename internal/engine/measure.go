@@ -1,0 +1,77 @@
+package engine
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/plinth-run/plinth/internal/fn"
+)
+
+// measure registers the engine's figures. They are read when they are asked for, so a call pays nothing
+// for them. Names: docs/reference/metrics.md.
+func (e *Engine) measure() {
+	e.cfg.Metrics.Collector(func(w io.Writer) {
+		s := e.fn.Stats()
+		fmt.Fprintf(w, "plinth_calls_total{status=\"ok\"} %d\n", s.Calls-s.Failed)
+		fmt.Fprintf(w, "plinth_calls_total{status=\"error\"} %d\n", s.Failed)
+		e.measureFunctions(w)
+		var sum uint64
+		for i, n := range s.Buckets[:len(s.Buckets)-1] {
+			sum += n
+			fmt.Fprintf(w, "iii_invocation_duration_seconds_bucket{le=\"%g\"} %d\n", float64(uint64(1)<<i)/1e6, sum)
+		}
+		fmt.Fprintf(w, "iii_invocation_duration_seconds_bucket{le=\"+Inf\"} %d\n", s.Calls)
+		fmt.Fprintf(w, "iii_invocation_duration_seconds_sum %g\n", float64(s.DurationNS)/1e9)
+		fmt.Fprintf(w, "iii_invocation_duration_seconds_count %d\n", s.Calls)
+		l, c := e.loops.Stats(), &e.stats
+		for _, row := range []struct {
+			name string
+			v    any
+		}{
+			{"iii_workers_active", e.open.Load()},
+			{"iii_workers_spawns_total", c.spawned.Load()},
+			{"iii_workers_deaths_total", c.died.Load()},
+			{"plinth_functions", s.Functions},
+			{"plinth_calls_in_flight", s.InFlight},
+			{"plinth_handlers_running", s.Running},
+			{"plinth_calls_timed_out_total", s.TimedOut},
+			{"plinth_calls_refused_total", s.Refused},
+			{"plinth_answers_late_total", s.Late},
+			{"plinth_panics_total", s.Panics + l.Panics},
+			{"plinth_engine_messages_malformed_total", c.malformed.Load()},
+			{"plinth_engine_messages_oversized_total", c.oversized.Load()},
+			{"plinth_engine_messages_ignored_total", c.ignored.Load()},
+			{"plinth_engine_registrations_rejected_total", c.rejected.Load()},
+			{"plinth_engine_handshakes_refused_total", c.refused.Load()},
+			{"plinth_engine_host_queue_full_total", c.overloaded.Load()},
+			{"plinth_engine_answers_lost_total", c.answersLost.Load()},
+			{"plinth_engine_held_frames_full_total", c.heldFull.Load()},
+			{"plinth_engine_telemetry_dropped_total", e.inbox.dropped.Load()},
+			{"plinth_engine_telemetry_unreadable_total", e.inbox.bad.Load()},
+			{"plinth_engine_bytes_received_total", l.BytesIn},
+			{"plinth_engine_bytes_sent_total", l.BytesOut},
+		} {
+			fmt.Fprintf(w, "%s %v\n", row.name, row.v)
+		}
+	})
+}
+
+// maxSeries bounds how many functions get figures of their own on a page.
+const maxSeries = 2000
+
+// measureFunctions writes the calls of each function that was called since it was registered.
+func (e *Engine) measureFunctions(w io.Writer) {
+	left := maxSeries
+	e.fn.Each(func(f *fn.Function) bool {
+		calls, failed := f.Calls()
+		if calls == 0 {
+			return true
+		}
+		name := strconv.Quote(f.Name)
+		fmt.Fprintf(w, "iii_invocations_total{function_id=%s,status=\"ok\"} %d\n", name, calls-failed)
+		fmt.Fprintf(w, "iii_invocations_total{function_id=%s,status=\"error\"} %d\n", name, failed)
+		left--
+		return left > 0
+	})
+}

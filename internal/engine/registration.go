@@ -1,0 +1,124 @@
+package engine
+
+import (
+	"errors"
+	"unicode"
+	"unicode/utf8"
+	"unique"
+
+	"github.com/plinth-run/plinth/internal/fault"
+	"github.com/plinth-run/plinth/internal/fn"
+	"github.com/plinth-run/plinth/wire"
+)
+
+// registration applies a frame that registers something, in the worker's namespace.
+func (k *conn) registration(f *wire.Frame) {
+	switch f.Type {
+	case wire.TypeRegisterFunction:
+		if err := k.add(f); err != nil {
+			k.reject(string(f.ID), err)
+		}
+	case wire.TypeUnregisterFunction:
+		k.engine.fn.Remove(&k.peer, k.space, string(f.ID))
+	case wire.TypeRegisterService:
+		// Services are derived from function ids; the frame carries only metadata for listings.
+	}
+}
+
+// add registers a function of this worker.
+func (k *conn) add(f *wire.Frame) error {
+	e, b := k.engine, &k.engine.bounds
+	switch {
+	case len(f.ID) == 0:
+		return fault.New(fault.Invalid, wire.CodeInvalidArguments, "registerfunction without an id")
+	case len(f.ID) > b.MaxIDBytes:
+		return over("id", b.MaxIDBytes)
+	case len(f.RequestFormat) > b.MaxSchemaBytes:
+		return over("request_format", b.MaxSchemaBytes)
+	case len(f.ResponseFormat) > b.MaxSchemaBytes:
+		return over("response_format", b.MaxSchemaBytes)
+	case len(f.Metadata) > b.MaxMetadataBytes:
+		return over("metadata", b.MaxMetadataBytes)
+	case !wire.IsNull(f.Invocation):
+		return fault.New(fault.Invalid, wire.CodeUnsupported, "HTTP-invoked functions are not supported yet")
+	}
+	if n := e.fn.Count(&k.peer); n >= b.MaxFunctionsPerWorker &&
+		e.fn.Lookup([]byte(k.space), f.ID) == nil {
+		return over("the list of this worker's functions", b.MaxFunctionsPerWorker)
+	}
+	_, err := e.fn.Add(&k.peer, fn.Spec{
+		Namespace: k.space, Name: string(f.ID), Target: (*host)(k),
+		Description: cut(string(f.Description), b.MaxDescriptionBytes),
+		Request:     keepRaw(f.RequestFormat), Response: keepRaw(f.ResponseFormat), Metadata: keepRaw(f.Metadata),
+		Internal: isInternal(f.Metadata),
+	})
+	return err
+}
+
+// reject tells the worker, and the log, that a function was not registered.
+func (k *conn) reject(id string, err error) {
+	e := k.engine
+	e.stats.rejected.Add(1)
+	out := wire.Frame{Type: wire.TypeRegistrationRejected, Namespace: []byte(k.space), FunctionID: []byte(id),
+		Code: []byte(wire.CodeFunctionConflict), OwnerWorkerID: []byte{}}
+	var fe *fault.Error
+	var conflict *fn.Conflict
+	switch {
+	case errors.As(err, &conflict):
+		if conflict.Owner != nil {
+			if owner, ok := conflict.Owner.Data.(*conn); ok {
+				out.OwnerWorkerID = []byte(owner.id.String())
+			}
+		}
+	case errors.As(err, &fe):
+		out.Code = []byte(fe.Code)
+	}
+	e.log.Warn("function not registered", "worker", k.peer.Name(), "function", clipText([]byte(id)),
+		"namespace", k.space, "code", string(out.Code), "error", err.Error())
+	k.send(&out)
+}
+
+// keepRaw copies a raw value out of a frame; null is absent.
+func keepRaw(raw []byte) []byte {
+	if wire.IsNull(raw) {
+		return nil
+	}
+	return append(make([]byte, 0, len(raw)), raw...)
+}
+
+// cut shortens a text to at most n bytes at a character boundary.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// plain strips what a terminal or a page could be fooled with: control and bidirectional characters.
+func plain(s string) string {
+	clean := true
+	for _, r := range s {
+		clean = clean && !tricky(r)
+	}
+	if clean {
+		return s
+	}
+	out := make([]rune, 0, len(s))
+	for _, r := range s {
+		if !tricky(r) {
+			out = append(out, r)
+		}
+	}
+	return string(out)
+}
+
+func tricky(r rune) bool {
+	return unicode.IsControl(r) || r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' ||
+		r == '\u200e' || r == '\u200f' || r == '\u061c' || r == utf8.RuneError
+}
+
+// shared returns one copy of a text that thousands of workers have in common.
+func shared(s string) string { return unique.Make(s).Value() }
