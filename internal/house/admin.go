@@ -143,7 +143,7 @@ func (a *Admin) readiness(ctx context.Context) Readiness {
 	if a.options.State != nil {
 		state = a.options.State()
 	}
-	r := Readiness{Ready: state == Serving, State: state.String(), Parts: make([]PartReady, 0, len(a.options.Checks))}
+	r := Readiness{Ready: state == Serving, State: state.String(), Parts: []PartReady{}}
 	for _, c := range a.options.Checks {
 		limit, cancel := context.WithTimeout(ctx, checkTimeout)
 		err := c.Ready(limit)

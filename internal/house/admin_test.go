@@ -81,7 +81,8 @@ func TestHealthIsToldToProbes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.StatusCode != 503 || told.Ready || told.State != "serving" || len(told.Parts) != 2 ||
-		told.Parts[0] != (PartReady{"engine", false, "no room left"}) || told.Parts[1] != (PartReady{"store", true, ""}) {
+		told.Parts[0] != (PartReady{"engine", false, "no room left"}) || told.Parts[1] != (PartReady{"store",
+		true, ""}) {
 		t.Errorf("got %d %+v", r.StatusCode, told)
 	}
 	broken.Store(nil)
@@ -91,7 +92,8 @@ func TestHealthIsToldToProbes(t *testing.T) {
 
 func TestReadinessWithoutPartsIsAnEmptyList(t *testing.T) {
 	a := NewAdmin(AdminOptions{Log: quiet()})
-	if got := body(t, ask(t, a, request("GET", "/readyz?verbose", "[::1]:1"))); !strings.Contains(got, `"parts":[]`) {
+	if got := body(t, ask(t, a, request("GET", "/readyz?verbose", "[::1]:1"))); !strings.Contains(got,
+		`"parts":[]`) {
 		t.Errorf("got %s", got)
 	}
 	if got := body(t, ask(t, a, request("GET", "/metrics", "[::1]:1"))); got != "" {
@@ -184,7 +186,7 @@ func TestDoorLetsAnswersUnderWayFinish(t *testing.T) {
 	address, stop := open(t, a)
 	answer := make(chan string, 1)
 	go func() {
-		r, err := http.Get("http://" + address + "/slow") //nolint:noctx // ends with the door
+		r, err := http.Get("http://" + address + "/slow")
 		if err != nil {
 			answer <- err.Error()
 			return

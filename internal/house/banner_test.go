@@ -77,7 +77,8 @@ func TestLoggerFollowsItsSettings(t *testing.T) {
 		want          string
 	}{{"text", "warn", "level=WARN"}, {"json", "info", `"level":"INFO"`}} {
 		var out bytes.Buffer
-		l := slog.New(NewLogger(&out, load(t, Sources{Flags: map[string]string{"log.format": c.format, "log.level": c.level}})))
+		l := slog.New(NewLogger(&out, load(t, Sources{Flags: map[string]string{"log.format": c.format,
+			"log.level": c.level}})))
 		l.Info("one")
 		l.Warn("two")
 		first, _, _ := strings.Cut(out.String(), "\n")

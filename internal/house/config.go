@@ -1,10 +1,6 @@
 package house
 
-import (
-	"fmt"
-	"strconv"
-	"time"
-)
+import "time"
 
 // value is one effective setting.
 type value struct {
@@ -13,22 +9,17 @@ type value struct {
 	origin Origin
 }
 
-// A Config holds the effective values of a Table. Asking it for a key that the table has not, or for
-// the wrong type, is a fault of the program and panics: keys are constants, never input.
+// A Config holds the effective values of a Table. As a map does, it gives the zero value for a key that
+// the table has not, and for one of another type.
 type Config struct {
 	table  *Table
 	file   string
 	values []value
 }
 
-func get[T any](c *Config, key string) T {
-	i, ok := c.table.byKey[key]
-	if !ok {
-		panic("house: no setting is called " + strconv.Quote(key))
-	}
-	v, ok := c.values[i].parsed.(T)
-	if !ok {
-		panic(fmt.Sprintf("house: setting %s is a %s", key, c.table.rows[i].Type))
+func get[T any](c *Config, key string) (v T) {
+	if i, ok := c.table.byKey[key]; ok {
+		v, _ = c.values[i].parsed.(T)
 	}
 	return v
 }
@@ -100,16 +91,24 @@ func object() map[string]any {
 	return map[string]any{"type": "object", "properties": map[string]any{}, "additionalProperties": false}
 }
 
-// schema adds the setting beneath root, making the tables on the way.
-func (s *Setting) schema(root map[string]any) {
-	at, parts := root, splitKey(s.Key)
-	for _, part := range parts[:len(parts)-1] {
-		below := at["properties"].(map[string]any) //nolint:errcheck,forcetypeassert // made by object
-		if below[part] == nil {
-			below[part] = object()
-		}
-		at = below[part].(map[string]any) //nolint:errcheck,forcetypeassert // made by object
+// properties gives the keys of a table, making the table itself where it is not there yet.
+func properties(root map[string]any, parts []string) map[string]any {
+	keys, _ := root["properties"].(map[string]any) // made by object
+	if len(parts) == 0 {
+		return keys
 	}
+	below, there := keys[parts[0]].(map[string]any)
+	if !there {
+		below = object()
+		keys[parts[0]] = below
+	}
+	return properties(below, parts[1:])
+}
+
+// schema adds the setting beneath root.
+func (s *Setting) schema(root map[string]any) {
+	parts := splitKey(s.Key)
+	last := len(parts) - 1
 	about := map[string]any{"description": s.Help}
 	switch s.Type {
 	case Bool:
@@ -136,7 +135,7 @@ func (s *Setting) schema(root map[string]any) {
 	if s.Type != List && !s.Secret {
 		about["default"] = s.typedDefault()
 	}
-	at["properties"].(map[string]any)[parts[len(parts)-1]] = about //nolint:errcheck,forcetypeassert // made by object
+	properties(root, parts[:last])[parts[last]] = about
 }
 
 // typedDefault is the default as it stands in TOML.

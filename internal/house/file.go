@@ -40,7 +40,8 @@ func readFile(name string, b []byte) ([]entry, error) {
 		}
 		return nil, &Problem{
 			Kind: fault.Invalid, Code: CodeBadFile, What: where + " is not valid TOML",
-			Why: strings.TrimPrefix(err.Error(), "toml: "), Do: "correct that line; plinth config validate checks the file",
+			Why: strings.TrimPrefix(err.Error(), "toml: "),
+			Do:  "correct that line; plinth config validate checks the file",
 		}
 	}
 	r := fileReader{}
@@ -150,8 +151,9 @@ func (s *Setting) fits(e entry) string {
 		return ""
 	}
 	want := map[Type]string{
-		Text: `text in quotes`, Duration: `a duration in quotes, such as "5s"`, Bool: "true or false without quotes",
-		Int: "a whole number", Size: `a size in quotes, such as "256MiB"`, List: `a list such as ["a", "b"]`,
+		Text: `text in quotes`, Bool: "true or false without quotes", Int: "a whole number",
+		Duration: `a duration in quotes, such as "5s"`, Size: `a size in quotes, such as "256MiB"`,
+		List: `a list such as ["a", "b"]`,
 	}
 	return "must be " + want[s.Type]
 }

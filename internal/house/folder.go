@@ -31,10 +31,15 @@ func LookAtFolder(path string) Folder {
 	there := existing(full)
 	if why := volatile(there); why != "" {
 		f.Persists, f.Note = false, why
-	} else if temp := filepath.Clean(os.TempDir()); full == temp || strings.HasPrefix(full, temp+string(filepath.Separator)) {
+	} else if inside(full, filepath.Clean(os.TempDir())) {
 		f.Persists, f.Note = false, "in the folder for temporary files: the system may empty it"
 	}
 	return f
+}
+
+// inside says whether path is the folder or lies below it.
+func inside(path, folder string) bool {
+	return path == folder || strings.HasPrefix(path, folder+string(filepath.Separator))
 }
 
 // existing is the path itself or the nearest parent that is there.
@@ -72,7 +77,7 @@ func FolderProblem(err error, s *Setting, path string) error {
 		What: fmt.Sprintf("cannot use the data folder %s (%s)", path, s.Key), Why: reason(err)}
 	other := fmt.Sprintf("choose another folder with --%s or %s", s.Flag(), s.Env())
 	switch {
-	case errors.Is(err, syscall.ENOSPC) || runtime.GOOS == "windows" && errors.Is(err, syscall.Errno(112)): // 112: ERROR_DISK_FULL
+	case diskFull(err):
 		p.Code, p.Why, p.Do = CodeDiskFull, "the disk is full", "free some space, or "+other
 	case errors.Is(err, fs.ErrPermission):
 		p.Why = fmt.Sprintf("user %d may not write there", os.Getuid())
@@ -88,4 +93,11 @@ func FolderProblem(err error, s *Setting, path string) error {
 		p.Do = other
 	}
 	return p
+}
+
+// diskFull knows ENOSPC, and ERROR_DISK_FULL of Windows.
+func diskFull(err error) bool {
+	const windowsDiskFull = 112
+	return errors.Is(err, syscall.ENOSPC) ||
+		runtime.GOOS == "windows" && errors.Is(err, syscall.Errno(windowsDiskFull))
 }

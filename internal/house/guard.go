@@ -35,7 +35,7 @@ func guard(hosts []string, next http.Handler) http.Handler {
 // hostKnown accepts localhost, loopback addresses and the configured names, with any port.
 func hostKnown(hostPort string, hosts []string) bool {
 	host := hostOf(hostPort)
-	return IsLoopback(host) || slices.ContainsFunc(hosts, func(h string) bool { return strings.EqualFold(h, host) })
+	return IsLoopback(host) || listed(host, hosts)
 }
 
 // sameOrigin accepts the origin of the door itself, and of a configured name. Another port of this
@@ -48,7 +48,11 @@ func sameOrigin(origin, hostPort string, hosts []string) bool {
 	if strings.EqualFold(u.Host, hostPort) {
 		return true
 	}
-	return slices.ContainsFunc(hosts, func(h string) bool { return strings.EqualFold(h, u.Hostname()) })
+	return listed(u.Hostname(), hosts)
+}
+
+func listed(host string, hosts []string) bool {
+	return slices.ContainsFunc(hosts, func(h string) bool { return strings.EqualFold(h, host) })
 }
 
 // hostOf is the host without its port and brackets.

@@ -69,10 +69,10 @@ func Problems(err error) []*Problem {
 	if err == nil {
 		return nil
 	}
-	if p, ok := err.(*Problem); ok { //nolint:errorlint // the walk below does the unwrapping itself
+	if p, ok := err.(*Problem); ok {
 		return []*Problem{p}
 	}
-	if many, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // as above
+	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		var all []*Problem
 		for _, e := range many.Unwrap() {
 			all = append(all, Problems(e)...)

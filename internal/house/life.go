@@ -86,8 +86,9 @@ func (l *Life) Run(ctx context.Context, parts ...Part) error {
 	}
 	if first == nil && len(late) > 0 {
 		return &Problem{Kind: fault.Timeout, Code: CodeNotStopped,
-			What: "stopped before everything had ended", Why: strings.Join(late, ", ") + " did not end within " + l.Grace.String(),
-			Do: "allow more time with --drain-grace"}
+			What: "stopped before everything had ended",
+			Why:  strings.Join(late, ", ") + " did not end within " + l.Grace.String(),
+			Do:   "allow more time with --drain-grace"}
 	}
 	return first
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -97,7 +95,10 @@ func TestFailureWhileStoppingIsTold(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		l := &Life{Grace: time.Minute, Log: quiet()}
-		err := l.Run(ctx, Part{"store", func(ctx context.Context) error { <-ctx.Done(); return errors.New("fsync failed") }})
+		err := l.Run(ctx, Part{"store", func(ctx context.Context) error {
+			<-ctx.Done()
+			return errors.New("fsync failed")
+		}})
 		if err == nil || err.Error() != "store: stop: fsync failed" {
 			t.Errorf("got %v", err)
 		}
@@ -111,7 +112,8 @@ func TestPartsThatDoNotEndInTimeAreNamed(t *testing.T) {
 		cancel()
 		l := &Life{Grace: 10 * time.Second, Log: quiet()}
 		before := time.Now()
-		err := l.Run(ctx, d.part("base", time.Hour), d.part("quick", 0), d.part("slow", time.Hour), d.part("c", time.Second))
+		err := l.Run(ctx, d.part("base", time.Hour), d.part("quick", 0), d.part("slow", time.Hour), d.part("c",
+			time.Second))
 		if took := time.Since(before); took != 10*time.Second+lastCall {
 			t.Errorf("took %v", took)
 		}
@@ -139,42 +141,6 @@ func TestLifeSurvivesManyStartsAndStops(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-	}
-}
-
-func TestSecondSignalLeavesAtOnce(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("a process cannot signal itself there")
-	}
-	var said strings.Builder
-	left := make(chan int, 1)
-	ctx, stop := Signals(t.Context(), &said, func(code int) { left <- code })
-	self, err := os.FindProcess(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := self.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	<-ctx.Done()
-	var got Interrupted
-	if !errors.As(context.Cause(ctx), &got) || got.Signal != syscall.SIGTERM {
-		t.Errorf("cause: %v", context.Cause(ctx))
-	}
-	select {
-	case code := <-left:
-		t.Errorf("the first signal left with %d", code)
-	default:
-	}
-	if err := self.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	if code := <-left; code != ExitInterrupted {
-		t.Errorf("left with %d", code)
-	}
-	stop()
-	if !strings.Contains(said.String(), "leaving at once") {
-		t.Errorf("said %q", said.String())
 	}
 }
 

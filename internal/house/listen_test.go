@@ -16,7 +16,8 @@ import (
 )
 
 func TestOnlyLoopbackMayBeListenedOn(t *testing.T) {
-	for _, ok := range []string{"127.0.0.1:0", "127.8.9.1:65535", "[::1]:8081", "localhost:1", "LOCALHOST.:1", "[::ffff:127.0.0.1]:1"} {
+	for _, ok := range []string{"127.0.0.1:0", "127.8.9.1:65535", "[::1]:8081", "localhost:1", "LOCALHOST.:1",
+		"[::ffff:127.0.0.1]:1"} {
 		if err := Loopback(ok); err != nil {
 			t.Errorf("%s: %v", ok, err)
 		}
@@ -24,8 +25,10 @@ func TestOnlyLoopbackMayBeListenedOn(t *testing.T) {
 	for address, why := range map[string]string{
 		":8081": "every network", "0.0.0.0:1": "every network", "[::]:1": "every network",
 		"10.0.0.1:1": "not a loopback", "example.com:1": "not a loopback", "localhost.evil.com:1": "not a loopback",
-		"8081": "must be an address", "127.0.0.1": "must be an address", "127.0.0.1:": "no port", "127.0.0.1:99999": "no port",
-		"127.0.0.1:http": "no port", "127.0.0.1:080": "plain number", "": "must be an address", "128.0.0.1:1": "not a loopback",
+		"8081": "must be an address", "127.0.0.1": "must be an address", "127.0.0.1:": "no port",
+		"127.0.0.1:99999": "no port",
+		"127.0.0.1:http":  "no port", "127.0.0.1:080": "plain number", "": "must be an address",
+		"128.0.0.1:1": "not a loopback",
 	} {
 		if err := Loopback(address); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%s: got %v, want %q", address, err, why)
@@ -50,7 +53,8 @@ func TestPortInUseNamesItsOwner(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	p := all[0]
-	if p.Kind != fault.Conflict || p.Code != CodePortInUse || p.What != "cannot listen on "+address+" (engine.listen)" {
+	if p.Kind != fault.Conflict || p.Code != CodePortInUse ||
+		p.What != "cannot listen on "+address+" (engine.listen)" {
 		t.Errorf("got %+v", p)
 	}
 	if !strings.Contains(p.Do, "--engine-listen or PLINTH_ENGINE_LISTEN") || !errors.Is(p, syscall.EADDRINUSE) && runtime.GOOS != "windows" {
@@ -71,31 +75,22 @@ func TestOtherFailuresToListenAreTold(t *testing.T) {
 		why string
 	}{
 		{&net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EACCES)}, "may not listen"},
-		{&net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EADDRNOTAVAIL)}, "does not have that address"},
+		{&net.OpError{Op: "listen", Err: os.NewSyscallError("bind", syscall.EADDRNOTAVAIL)},
+			"does not have that address"},
 		{&net.OpError{Op: "listen", Err: os.NewSyscallError("socket", syscall.EMFILE)}, "too many open files"},
 	} {
 		all := Problems(ListenProblem(c.err, s, "127.0.0.1:80"))
-		if len(all) != 1 || !strings.Contains(all[0].Why, c.why) || all[0].Do == "" || all[0].Kind != fault.Unavailable {
+		if len(all) != 1 || !strings.Contains(all[0].Why, c.why) || all[0].Do == "" ||
+			all[0].Kind != fault.Unavailable {
 			t.Errorf("%v: got %+v", c.err, all)
 		}
 	}
 	other := errors.New("not about listening")
-	if got := ListenProblem(other, s, "x"); got != other { //nolint:errorlint // the very same one
+	if got := ListenProblem(other, s, "x"); got != other {
 		t.Errorf("got %v", got)
 	}
 	if ListenProblem(nil, s, "x") != nil {
 		t.Error("nothing wrong gives a problem")
-	}
-}
-
-func TestFolderInMemoryDoesNotPersist(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("Linux only")
-	}
-	if got := LookAtFolder("/dev/shm/plinth"); got.Persists {
-		t.Skip("no memory file system here")
-	} else if !strings.Contains(got.Note, "in memory") {
-		t.Errorf("got %+v", got)
 	}
 }
 
@@ -120,7 +115,8 @@ func TestFolderIsMadeAndProved(t *testing.T) {
 	}
 	for _, bad := range []string{file, filepath.Join(file, "below")} {
 		all := Problems(CheckFolder(bad, s))
-		if len(all) != 1 || !strings.Contains(all[0].Why, "is a file") || !strings.Contains(all[0].Do, "--data or PLINTH_DATA") {
+		if len(all) != 1 || !strings.Contains(all[0].Why, "is a file") || !strings.Contains(all[0].Do,
+			"--data or PLINTH_DATA") {
 			t.Errorf("%s: got %+v", bad, all)
 		}
 	}
@@ -134,14 +130,18 @@ func TestFolderProblemsSayWhatHelps(t *testing.T) {
 		code string
 		why  string
 	}{
-		"locked":     {fault.New(fault.Conflict, "LOCKED", "held"), fault.Conflict, CodeFolderLocked, "another Plinth"},
-		"full":       {&fs.PathError{Op: "write", Err: syscall.ENOSPC}, fault.Unavailable, CodeDiskFull, "full"},
-		"read-only":  {&fs.PathError{Op: "mkdir", Err: syscall.EROFS}, fault.Unavailable, CodeFolderRefused, "read-only"},
-		"permission": {&fs.PathError{Op: "open", Err: fs.ErrPermission}, fault.Unavailable, CodeFolderRefused, "may not write"},
-		"other":      {errors.New("odd"), fault.Unavailable, CodeFolderRefused, "odd"},
+		"locked": {fault.New(fault.Conflict, "LOCKED", "held"), fault.Conflict, CodeFolderLocked,
+			"another Plinth"},
+		"full": {&fs.PathError{Op: "write", Err: syscall.ENOSPC}, fault.Unavailable, CodeDiskFull, "full"},
+		"read-only": {&fs.PathError{Op: "mkdir", Err: syscall.EROFS}, fault.Unavailable, CodeFolderRefused,
+			"read-only"},
+		"permission": {&fs.PathError{Op: "open", Err: fs.ErrPermission}, fault.Unavailable,
+			CodeFolderRefused, "may not write"},
+		"other": {errors.New("odd"), fault.Unavailable, CodeFolderRefused, "odd"},
 	} {
 		all := Problems(FolderProblem(c.err, s, "/srv/x"))
-		if len(all) != 1 || all[0].Kind != c.kind || all[0].Code != c.code || !strings.Contains(all[0].Why, c.why) || all[0].Do == "" {
+		if len(all) != 1 || all[0].Kind != c.kind || all[0].Code != c.code || !strings.Contains(all[0].Why,
+			c.why) || all[0].Do == "" {
 			t.Errorf("%s: got %+v", name, all)
 		}
 	}

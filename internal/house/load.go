@@ -146,8 +146,9 @@ func (l *loader) file(src Sources, env map[string]string) (string, error) {
 		return "", nil
 	}
 	if err != nil {
-		return "", &Problem{Kind: fault.Invalid, Code: CodeBadFile, What: "cannot read the configuration file " + name,
-			Why: reason(err), Do: "correct " + from + ", or leave it out to run on defaults", Err: err}
+		return "", &Problem{Kind: fault.Invalid, Code: CodeBadFile,
+			What: "cannot read the configuration file " + name,
+			Why:  reason(err), Do: "correct " + from + ", or leave it out to run on defaults", Err: err}
 	}
 	entries, err := readFile(name, b)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 func sample(t testing.TB) *Table {
 	t.Helper()
 	table, err := NewTable(Settings([]string{"engine", "flows"}), []Setting{
-		{Key: "engine.listen", Type: Text, Default: "127.0.0.1:49134", Check: Loopback, Help: "socket of the workers"},
+		{Key: "engine.listen", Type: Text, Default: "127.0.0.1:49134", Check: Loopback,
+			Help: "socket of the workers"},
 		{Key: "engine.limits.max_frames", Type: Int, Default: "100", Min: 1, Max: 1000, Help: "frames"},
 		{Key: "engine.strict", Type: Bool, Default: "false", Help: "strict"},
 		{Key: "admin.token", Type: Text, Secret: true, Help: "token"},
@@ -54,8 +55,9 @@ func TestSettingNamesFollowFromItsKey(t *testing.T) {
 
 func TestSizesAreRead(t *testing.T) {
 	for text, want := range map[string]int64{
-		"0": 0, "4096": 4096, "1B": 1, "64KiB": 64 << 10, "64 KiB": 64 << 10, "256MiB": 256 << 20, "1.5GiB": 3 << 29,
-		"2TiB": 2 << 40, "10kB": 10_000, "10KB": 10_000, "3MB": 3_000_000, "1GB": 1e9, "1TB": 1e12, "0.5KiB": 512,
+		"0": 0, "4096": 4096, "1B": 1, "64KiB": 64 << 10, "64 KiB": 64 << 10, "256MiB": 256 << 20,
+		"1.5GiB": 3 << 29,
+		"2TiB":   2 << 40, "10kB": 10_000, "10KB": 10_000, "3MB": 3_000_000, "1GB": 1e9, "1TB": 1e12, "0.5KiB": 512,
 	} {
 		if got, err := ParseSize(text); err != nil || got != want {
 			t.Errorf("%q: got %d, %v, want %d", text, got, err, want)
@@ -82,7 +84,8 @@ func TestSizesAreRead(t *testing.T) {
 }
 
 func TestSizesAreWrittenForPeople(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1 << 10: "1 KiB", 1500 << 20: "1.5 GiB", 256 << 20: "256 MiB"} {
+	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1 << 10: "1 KiB", 1500 << 20: "1.5 GiB",
+		256 << 20: "256 MiB"} {
 		if got := RoundSize(n); got != want {
 			t.Errorf("%d: got %q, want %q", n, got, want)
 		}
@@ -122,7 +125,8 @@ func TestDurationsAreReadAndWritten(t *testing.T) {
 		}
 	}
 	for text, why := range map[string]string{
-		"5": "must name its unit: 5s", "-5s": "must be a duration", "": "must be a duration", "soon": "must be a duration",
+		"5": "must name its unit: 5s", "-5s": "must be a duration", "": "must be a duration",
+		"soon":        "must be a duration",
 		"9999999999d": "must be a duration",
 	} {
 		if _, err := ParseDuration(text); err == nil || !strings.Contains(err.Error(), why) {

@@ -8,7 +8,7 @@ func volatile(path string) string {
 	if unix.Statfs(path, &fs) != nil {
 		return ""
 	}
-	switch int64(fs.Type) { //nolint:unconvert // the field's type differs between architectures
+	switch int64(fs.Type) {
 	case unix.TMPFS_MAGIC, unix.RAMFS_MAGIC:
 		return "in memory: gone after a restart of the machine"
 	case unix.OVERLAYFS_SUPER_MAGIC:
