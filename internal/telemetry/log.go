@@ -60,7 +60,7 @@ type Log struct {
 	Service    string
 	Scope      string
 	Version    string // of the scope
-	Cut        bool   // recorded in part; set on reading
+	Cut        bool   // recorded in part
 }
 
 // Bounds of one log record.
@@ -108,7 +108,7 @@ func (l *Logs) Record(e *Log) {
 		size += len(s)
 	}
 	flags := uint8(0)
-	if len(short[1]) < len(e.Body) {
+	if e.Cut || len(short[1]) < len(e.Body) {
 		flags = flagCut
 	}
 	if size+len(attributes)+len(resource) > maxLogRecord && len(resource) > 0 {

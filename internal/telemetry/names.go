@@ -34,8 +34,8 @@ type Names struct {
 	mu      sync.RWMutex
 	ids     map[string]uint32
 	slots   []slot
-	retired list // names without references, oldest first
-	free    list // slots without names, oldest first
+	retired queue // names without references, oldest first
+	free    queue // slots without names, oldest first
 	bytes   int
 	idle    int // bytes of retired names
 	stats   NameStats
@@ -61,8 +61,8 @@ type slot struct {
 	listed     bool // in retired
 }
 
-// list is a queue threaded through slots by index; 0 ends it.
-type list struct {
+// queue is threaded through slots by index; 0 ends it.
+type queue struct {
 	head, tail uint32
 	count      int
 }
@@ -213,7 +213,7 @@ func (n *Names) evict() bool {
 	return true
 }
 
-func (n *Names) push(l *list, i uint32) {
+func (n *Names) push(l *queue, i uint32) {
 	n.slots[i].prev, n.slots[i].next = l.tail, 0
 	if l.tail != 0 {
 		n.slots[l.tail].next = i
@@ -224,7 +224,7 @@ func (n *Names) push(l *list, i uint32) {
 	l.count++
 }
 
-func (n *Names) remove(l *list, i uint32) {
+func (n *Names) remove(l *queue, i uint32) {
 	x := &n.slots[i]
 	if x.prev != 0 {
 		n.slots[x.prev].next = x.next

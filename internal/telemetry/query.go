@@ -113,7 +113,7 @@ func (f *Filter) fits(b []byte) bool {
 
 // whole reports whether a span has to be decoded to tell if it matches.
 func (f *Filter) whole() bool {
-	return f.Name != "" || f.Service != "" || len(f.Attributes) > 0 || len(f.NotAttributes) > 0 || f.Match != nil
+	return f.Name != "" || f.Service != "" || len(f.Attributes)+len(f.NotAttributes) > 0 || f.Match != nil
 }
 
 // matches says what fits did not.
