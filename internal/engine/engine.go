@@ -59,6 +59,7 @@ type Engine struct {
 	inbox   *inbox
 
 	draining atomic.Bool
+	ran      atomic.Bool
 	open     atomic.Int64
 	stats    counters
 	began    time.Time
@@ -159,6 +160,7 @@ func (e *Engine) Listen(ctx context.Context) (net.Addr, error) {
 // Run serves until ctx ends, then drains: new calls are refused with DRAINING, calls under way get up to
 // the grace time, and every connection is closed normally.
 func (e *Engine) Run(ctx context.Context) error {
+	e.ran.Store(true)
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	for i, l := range e.loops.Loops() {
@@ -226,4 +228,22 @@ func (e *Engine) find(id uuid) *conn {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	return e.workers[id]
+}
+
+// Ready reports whether workers are served.
+func (e *Engine) Ready(context.Context) error {
+	if e.draining.Load() {
+		return errors.New("draining")
+	}
+	return nil
+}
+
+// Close gives back the listener of an engine that did not run; after Run it does nothing.
+func (e *Engine) Close() error {
+	if e.ran.Swap(true) {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return e.loops.Run(ctx)
 }

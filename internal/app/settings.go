@@ -1,0 +1,84 @@
+package app
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/plinth-run/plinth/internal/house"
+	"github.com/plinth-run/plinth/wire"
+)
+
+// Keys of the settings that the rooms read.
+const (
+	KeyEngineListen  = "engine.listen"
+	KeyEngineHosts   = "engine.hosts"
+	KeyEngineOrigins = "engine.origins"
+	KeyEngineLoops   = "engine.loops"
+	KeySpans         = "telemetry.spans"
+	KeyLogs          = "telemetry.logs"
+	limitPrefix      = "engine.limits."
+)
+
+// Rooms are the names that the setting `only` takes.
+func Rooms() []string { return []string{"engine"} }
+
+// Settings returns the table of every setting of the program.
+func Settings() (*house.Table, error) {
+	return house.NewTable(house.Settings(Rooms()), engineSettings(), limitSettings())
+}
+
+func engineSettings() []house.Setting {
+	return []house.Setting{
+		{Key: KeyEngineListen, Type: house.Text, Default: "127.0.0.1:49134", Check: house.Loopback,
+			Help: "address of the worker socket"},
+		{Key: KeyEngineHosts, Type: house.List, Rare: true,
+			Help: "more host names that the worker socket answers to, beside localhost and loopback addresses"},
+		{Key: KeyEngineOrigins, Type: house.List, Rare: true,
+			Help: "origins of browser pages that may connect as workers; none by default"},
+		{Key: KeyEngineLoops, Type: house.Int, Default: "0", Max: 256, Rare: true,
+			Help: "event loops; 0 is one for each CPU"},
+		{Key: KeySpans, Type: house.Size, Default: "16MiB", Max: 1 << 40,
+			Help: "memory for spans; the oldest make room for new ones, and what is lost is counted"},
+		{Key: KeyLogs, Type: house.Size, Default: "4MiB", Max: 1 << 40, Rare: true,
+			Help: "memory for log records, kept the same way"},
+	}
+}
+
+// limitSettings makes a setting of every row of the protocol's table of limits.
+func limitSettings() (all []house.Setting) {
+	for _, l := range wire.Limits() {
+		s := house.Setting{Key: limitPrefix + l.Name, Type: house.Int, Default: strconv.FormatInt(l.Default, 10),
+			Min: l.Min, Max: l.Max, Help: help(l.Help), Rare: true}
+		switch l.Unit {
+		case "bytes":
+			s.Type, s.Default = house.Size, house.FormatSize(l.Default)
+		case "ms":
+			s.Key = strings.TrimSuffix(s.Key, "_ms")
+			s.Type, s.Default = house.Duration, house.FormatDuration(time.Duration(l.Default)*time.Millisecond)
+			s.Min, s.Max = l.Min*int64(time.Millisecond), l.Max*int64(time.Millisecond)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// help turns the sentences of a limit into the one line of a setting.
+func help(s string) string {
+	return strings.TrimSuffix(strings.ReplaceAll(s, ". ", "; "), ".")
+}
+
+// bounds reads the limits back.
+func bounds(c *house.Config) (b wire.Bounds, err error) {
+	b = wire.DefaultBounds()
+	for _, l := range wire.Limits() {
+		v := c.Int(limitPrefix + l.Name)
+		if l.Unit == "ms" {
+			v = c.Duration(limitPrefix + strings.TrimSuffix(l.Name, "_ms")).Milliseconds()
+		}
+		if err := b.Set(l.Name, v); err != nil {
+			return b, err
+		}
+	}
+	return b, b.Check()
+}
