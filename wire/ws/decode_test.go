@@ -5,15 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"github.com/plinth-run/plinth/wire/ws"
 )
 
 // sizes are the lengths at which headers and paths change.
-var sizes = []int{0, 1, 124, 125, 126, 127, 128, 16<<10 - 9, 16<<10 - 8, 16 << 10, 65534, 65535, 65536, 65537, 1 << 20}
+var sizes = []int{0, 1, 124, 125, 126, 127, 128, 16<<10 - 9, 16<<10 - 8, 16 << 10,
+	65534, 65535, 65536, 65537, 1 << 20}
 
 func filled(n int) []byte {
 	b := make([]byte, n)
@@ -24,7 +25,7 @@ func filled(n int) []byte {
 }
 
 func TestIdleDecoderIsSmall(t *testing.T) {
-	if n := unsafe.Sizeof(ws.Decoder{}); n > 96 {
+	if n := reflect.TypeFor[ws.Decoder]().Size(); n > 96 {
 		t.Errorf("a Decoder has %d bytes, want at most 96", n)
 	}
 }

@@ -137,7 +137,7 @@ func (r *reader) end() story {
 func compare(want, got story, looseKinds bool) string {
 	for i := range max(len(want.list), len(got.list)) {
 		if i >= len(want.list) || i >= len(got.list) {
-			return fmt.Sprintf("%d happenings, want %d: %v, want %v", len(got.list), len(want.list), got.list, want.list)
+			return fmt.Sprintf("happenings %v, want %v", got.list, want.list)
 		}
 		w, g := want.list[i], got.list[i]
 		if looseKinds && w.what == "message" && g.what == "dropped" {
