@@ -10,7 +10,10 @@
 package budget
 
 import (
+	"fmt"
+	"io"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 )
@@ -38,7 +41,7 @@ func New(limit int64) *Budget {
 // Account is one user's share of the budget: what it holds, and what it was granted in advance.
 type Account struct {
 	used    atomic.Int64 // by the owner
-	granted atomic.Int64 // from the budget; at least used, but for a moment within Take. Written under Budget.mu
+	granted atomic.Int64 // from the budget, and at least used but for a moment within Take; written under Budget.mu
 	_       [48]byte     // accounts of two loops stay off each other's cache line
 
 	budget  *Budget
@@ -216,4 +219,18 @@ func (b *Budget) Stats() []Row {
 			a.times.Load()}
 	}
 	return rows
+}
+
+// WritePrometheus writes the budget and its accounts in the text format of Prometheus.
+func (b *Budget) WritePrometheus(w io.Writer) {
+	var text strings.Builder
+	fmt.Fprintf(&text, "plinth_memory_limit_bytes %d\nplinth_memory_used_bytes %d\n", b.Limit(), b.Used())
+	for _, r := range b.Stats() {
+		fmt.Fprintf(&text, "plinth_memory_account_bytes{account=%q} %d\n", r.Name, r.Used)
+		fmt.Fprintf(&text, "plinth_memory_account_peak_bytes{account=%q} %d\n", r.Name, r.Peak)
+		fmt.Fprintf(&text, "plinth_memory_refused_total{account=%q} %d\n", r.Name, r.Refused)
+		fmt.Fprintf(&text, "plinth_memory_shed_bytes_total{account=%q} %d\n", r.Name, r.Shed)
+		fmt.Fprintf(&text, "plinth_memory_sheds_total{account=%q} %d\n", r.Name, r.Sheds)
+	}
+	_, _ = io.WriteString(w, text.String()) // the scraper went away: there is nobody to tell
 }
