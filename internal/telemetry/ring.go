@@ -2,6 +2,9 @@ package telemetry
 
 import (
 	"encoding/binary"
+	"fmt"
+	"io"
+	"strings"
 	"sync"
 )
 
@@ -249,4 +252,21 @@ func (r *ring) stats() Stats {
 		s.add(*c)
 	}
 	return s
+}
+
+// WritePrometheus writes the counters of a ring, called as given ("spans", "logs"), in the text format
+// of Prometheus.
+func (s Stats) WritePrometheus(w io.Writer, ring string) {
+	var text strings.Builder
+	for _, row := range [...]struct {
+		name  string
+		value uint64
+	}{
+		{"recorded_total", s.Recorded}, {"overwritten_total", s.Overwritten}, {"shed_total", s.Shed},
+		{"cleared_total", s.Cleared}, {"dropped_total", s.Dropped}, {"cut_total", s.Cut}, {"kept", s.Kept},
+		{"bytes", uint64(s.Bytes)}, {"limit_bytes", uint64(s.Limit)},
+	} {
+		fmt.Fprintf(&text, "plinth_telemetry_%s_%s %d\n", ring, row.name, row.value)
+	}
+	_, _ = io.WriteString(w, text.String()) // the scraper went away: there is nobody to tell
 }
