@@ -87,7 +87,9 @@ func TestStatLinesAreCountedFromTheLastParenthesis(t *testing.T) {
 }
 
 func TestBrokenStatLinesAreRefused(t *testing.T) {
-	for _, line := range []string{"", "1 a S", "1 (a) S 1 2", "1 (a) S 1 2 3 4 5 6 7 8 9 10 x 13 14 15 16 17 9"} {
+	for _, line := range []string{
+		"", "1 a S", "1 (a) S 1 2", "1 (a) S 1 2 3 4 5 6 7 8 9 10 x 13 14 15 16 17 9",
+	} {
 		if u, err := parseStat([]byte(line)); err == nil {
 			t.Errorf("%q reads as %+v", line, u)
 		}
