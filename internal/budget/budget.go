@@ -93,8 +93,7 @@ func (a *Account) Used() int64 { return a.used.Load() }
 // more granted.
 func (a *Account) grow(n int64) bool {
 	a.used.Add(-n)
-	want := a.raise(n)
-	if want == 0 {
+	if a.raise(n) == 0 {
 		return true
 	}
 	b := a.budget
@@ -104,19 +103,33 @@ func (a *Account) grow(n int64) bool {
 	accounts := b.accounts
 	b.mu.Unlock()
 	b.reclaim(accounts)
+	want := a.raise(n)
+	if want > shedable(accounts) {
+		accounts = nil // all of it would be lost in vain
+	}
 	for _, victim := range accounts {
-		if want = a.raise(n); want == 0 {
-			return true
+		if want == 0 {
+			break
 		}
 		if victim.shed != nil {
 			victim.yield(want)
+			want = a.raise(n)
 		}
 	}
-	if a.raise(n) == 0 {
-		return true
+	if want > 0 {
+		a.refused.Add(1)
 	}
-	a.refused.Add(1)
-	return false
+	return want == 0
+}
+
+// shedable is the most that shedding can free.
+func shedable(accounts []*Account) (sum int64) {
+	for _, a := range accounts {
+		if a.shed != nil {
+			sum += a.used.Load()
+		}
+	}
+	return sum
 }
 
 // yield has the account shed, and counts.

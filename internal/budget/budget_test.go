@@ -114,6 +114,21 @@ func TestMemoryIsShedInOrder(t *testing.T) {
 	}
 }
 
+func TestNothingIsShedForWhatCannotBeHad(t *testing.T) {
+	b := New(1 << 20)
+	var c cache
+	c.open(b, "cache", 1)
+	c.take(512 << 10)
+	fixed := b.Account("fixed", 2, nil)
+	fixed.Take(512 << 10)
+	if fixed.Take(512<<10 + 1) {
+		t.Fatal("more than the limit was given")
+	}
+	if c.held != 512<<10 || len(c.asked) != 0 {
+		t.Fatalf("%d bytes are left after a request that no shedding could serve", c.held)
+	}
+}
+
 func TestAccountsOfOneOrderAreShedAsTheyWereOpened(t *testing.T) {
 	b := New(128 << 10)
 	var one, two cache
@@ -328,12 +343,12 @@ func TestPrometheusTextNamesEveryAccount(t *testing.T) {
 	var text strings.Builder
 	b.WritePrometheus(&text)
 	const want = `plinth_memory_limit_bytes 1048576
-plinth_memory_used_bytes 1000
-plinth_memory_account_bytes{account="spans"} 0
+plinth_memory_used_bytes 1048576
+plinth_memory_account_bytes{account="spans"} 1047576
 plinth_memory_account_peak_bytes{account="spans"} 1048576
 plinth_memory_refused_total{account="spans"} 0
-plinth_memory_shed_bytes_total{account="spans"} 1048576
-plinth_memory_sheds_total{account="spans"} 2
+plinth_memory_shed_bytes_total{account="spans"} 1000
+plinth_memory_sheds_total{account="spans"} 1
 plinth_memory_account_bytes{account="queues"} 1000
 plinth_memory_account_peak_bytes{account="queues"} 1000
 plinth_memory_refused_total{account="queues"} 0
