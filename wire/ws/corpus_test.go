@@ -67,6 +67,7 @@ func heads() map[string]string {
 		"folded":              head(get, but("", "X: a", " b")...),
 		"two-hosts":           head(get, but("", "Host: b")...),
 		"two-lengths":         head(get, but("", "Content-Length: 0", "Content-Length: 4")...),
+		"empty-length":        head(get, but("", "Content-Length:")...),
 		"chunked":             head(get, but("", "Transfer-Encoding: chunked")...),
 		"line-feeds-alone":    "GET / HTTP/1.1\nHost: a\n\n",
 		"absolute-target":     head("GET http://b/ HTTP/1.1", goodHeaders...),

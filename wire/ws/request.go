@@ -154,7 +154,7 @@ func (r *Request) check() error {
 		return refuse(400, "missing header Host")
 	}
 	r.Host, r.Origin = r.Header("Host"), r.Header("Origin")
-	if n := r.Header("Content-Length"); r.count("Transfer-Encoding") > 0 || n != "" && n != "0" {
+	if r.count("Transfer-Encoding") > 0 || r.count("Content-Length") > 0 && r.Header("Content-Length") != "0" {
 		return refuse(400, "request with a body")
 	}
 	if !r.has("Upgrade", "websocket") || !r.has("Connection", "upgrade") {

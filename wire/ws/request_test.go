@@ -145,6 +145,7 @@ func TestBadRequestsAreRefused(t *testing.T) {
 		{"version 8", head(get, but("Sec-WebSocket-Version", "Sec-WebSocket-Version: 8")...), 426},
 		{"no version header", head(get, but("Sec-WebSocket-Version")...), 426},
 		{"body", head(get, but("", "Content-Length: 5")...), 400},
+		{"empty length", head(get, but("", "Content-Length:")...), 400},
 		{"chunked body", head(get, but("", "Transfer-Encoding: chunked")...), 400},
 		{"both lengths", head(get, but("", "Content-Length: 0", "Content-Length: 5")...), 400},
 		{"101 headers", head(get, many...), 431},
