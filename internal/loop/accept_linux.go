@@ -59,7 +59,7 @@ func (l *Loop) listen(i int, ln *listener) {
 	if l.ended {
 		return
 	}
-	err := l.control(syscall.EPOLL_CTL_ADD, ln.fd, syscall.EPOLLIN, int32(wakeSlot-1-i), 0)
+	err := l.control(syscall.EPOLL_CTL_ADD, ln.fd, syscall.EPOLLIN, int32(-1-i), 0)
 	if err != nil {
 		l.group.cfg.Log.Error("listening socket is not served", "error", err)
 	}
@@ -86,13 +86,13 @@ func (l *Loop) acceptFrom(ln *listener) {
 
 func (l *Loop) rest(ln *listener, err error) {
 	if !ln.tired {
-		l.group.cfg.Log.Error("cannot accept connections", "error", err, "retry", acceptPause)
+		l.group.cfg.Log.Error("cannot accept connections", "error", err, "retry", l.group.span.rest)
 	}
 	ln.tired = true
 	for i := range l.listeners {
 		if l.listeners[i] == ln {
 			_ = l.control(syscall.EPOLL_CTL_DEL, ln.fd, 0, 0, 0)
-			l.start(&timer{when: l.now.Load() + int64(acceptPause), f: func() { l.listen(i, ln) }})
+			l.start(&timer{when: l.now.Load() + int64(l.group.span.rest), f: func() { l.listen(i, ln) }})
 		}
 	}
 }

@@ -13,6 +13,7 @@ const (
 	lingering             // all is sent and the peer was told so
 	paused                // nothing is read
 	broken                // a write failed: reading goes on to its end
+	deaf                  // the peer ended its side while Finish was still sending
 	gone                  // the descriptor is closed
 )
 
@@ -70,9 +71,9 @@ func (c *Conn) ID() uint64 { return c.id }
 // RemoteAddr returns the peer's address; the zero value when it has none (a Unix socket).
 func (c *Conn) RemoteAddr() netip.AddrPort { return c.remote }
 
-// Begin locks the write queue and returns it, to be appended to. The caller must call End soon, on the
-// same goroutine, and no other method of c before that; what is appended before the returned slice's
-// length must stay.
+// Begin locks the write queue and returns it, to be appended to. Nothing between Begin and End may panic:
+// it would leave the queue locked. The caller must call End soon, on the same goroutine, and no other
+// method of c before that; what is appended before the returned slice's length must stay.
 func (c *Conn) Begin() []byte {
 	c.mu.Lock()
 	if c.out == nil {
@@ -203,13 +204,16 @@ func (c *Conn) Close(err error) {
 	c.fail(err)
 }
 
-// fail is Close under c.mu.
+// fail is Close under c.mu. Once all is sent after Finish, nothing that happens is an error any more.
 func (c *Conn) fail(err error) {
-	if c.state.Load()&closing == 0 {
-		c.state.Or(closing)
-		c.reason = err
-		c.ask(todoShut)
+	if c.state.Load()&closing != 0 {
+		return
 	}
+	if c.state.Load()&lingering == 0 {
+		c.reason = err
+	}
+	c.state.Or(closing)
+	c.ask(todoShut)
 }
 
 // Finish ends the connection as soon as what is queued was sent, at most five seconds from now. No more

@@ -4,58 +4,65 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"syscall"
+	"time"
 	"unsafe"
 )
 
 const (
 	havePoller = true
 	maxEvents  = 256 // readiness events of one batch
-	wakeSlot   = -1  // event of the eventfd; listeners are below
 )
 
-// poller is the part of a loop that the kernel knows.
+// poller is the part of a loop that the kernel knows. The epoll descriptor is itself watched by the
+// runtime's poller: a loop with nothing to do parks like any goroutine, which is cheaper than blocking in
+// epoll_wait, as the scheduler need not take the processor away from a system call
+// (docs/decisions/0002-event-loop.md).
 type poller struct {
-	epfd, wakefd int
-	events       [maxEvents]syscall.EpollEvent
-	buf          []byte // kept bytes and what is read behind them; the part not needed is never touched
+	epfd     int
+	file     *os.File // epfd for the runtime's poller
+	raw      syscall.RawConn
+	wait     func(fd uintptr) bool // poll, made once
+	events   [maxEvents]syscall.EpollEvent
+	ready    int    // of events
+	deadline int64  // when parking ends at the latest, as Loop.Now; 0: never, -1: has passed
+	buf      []byte // kept bytes and what is read behind them; the part not needed is never touched
 }
 
-// acquire opens the descriptors of l.
+// past is a deadline that ends parking at once.
+func past() time.Time { return time.Unix(1, 0) }
+
+// acquire opens the descriptor of l.
 func (l *Loop) acquire() error {
-	l.poll.epfd, l.poll.wakefd = -1, -1
 	epfd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
-		return fmt.Errorf("epoll_create1: %w", err)
+		return os.NewSyscallError("epoll_create1", err)
 	}
-	l.poll.epfd = epfd
-	fd, _, e := syscall.Syscall(syscall.SYS_EVENTFD2, 0, syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
-	if e != 0 {
-		return fmt.Errorf("eventfd2: %w", e)
+	if err := syscall.SetNonblock(epfd, true); err != nil {
+		return errors.Join(os.NewSyscallError("fcntl", err), syscall.Close(epfd))
 	}
-	l.poll.wakefd = int(fd)
-	// Edge triggered: each write to the eventfd is one event, so that nobody has to read it.
-	if err := l.control(syscall.EPOLL_CTL_ADD, l.poll.wakefd, syscall.EPOLLIN|edge, wakeSlot, 0); err != nil {
+	p := &l.poll
+	p.epfd = epfd
+	p.file = os.NewFile(uintptr(epfd), "epoll")
+	p.wait = func(uintptr) bool { return l.pollNow() }
+	if p.raw, err = p.file.SyscallConn(); err != nil {
 		return err
 	}
-	l.poll.buf = make([]byte, maxKept+2*l.group.cfg.ReadBytes)
+	// Fails when the runtime does not watch the descriptor; then parking would not end.
+	if err := p.file.SetReadDeadline(time.Time{}); err != nil {
+		return fmt.Errorf("park on epoll: %w", err)
+	}
+	p.buf = make([]byte, maxKept+2*l.group.cfg.ReadBytes)
 	return nil
 }
 
-// edge is EPOLLET, which package syscall has as a negative number.
-const edge = 1 << 31
-
-// release closes the descriptors of l; after run returned, or instead of it.
+// release closes the descriptor of l; after run returned, or instead of it.
 func (l *Loop) release() {
-	l.inbox.mu.Lock()
-	defer l.inbox.mu.Unlock()
-	for _, fd := range []int{l.poll.epfd, l.poll.wakefd} {
-		if fd >= 0 {
-			syscall.Close(fd)
-		}
+	if l.poll.file != nil {
+		l.poll.file.Close()
 	}
-	l.poll.epfd, l.poll.wakefd = -1, -1
 }
 
 func (l *Loop) control(op, fd int, events uint32, slot int32, mark uint32) error {
@@ -68,28 +75,21 @@ func (l *Loop) control(op, fd int, events uint32, slot int32, mark uint32) error
 	return nil
 }
 
-// ring wakes the loop if it sleeps; one eventfd write for any number of calls. The inbox's lock keeps the
-// descriptor open meanwhile.
+// ring ends the parking of a loop; once for any number of calls while it is parked.
 func (l *Loop) ring() {
-	if !l.asleep.Load() || !l.asleep.CompareAndSwap(true, false) {
-		return
-	}
-	l.inbox.mu.Lock()
-	defer l.inbox.mu.Unlock()
-	if l.poll.wakefd >= 0 {
+	if l.asleep.Load() && l.asleep.CompareAndSwap(true, false) {
 		l.count.wakeups.Add(1)
-		one := uint64(1)
-		syscall.RawSyscall(syscall.SYS_WRITE, uintptr(l.poll.wakefd), uintptr(unsafe.Pointer(&one)), 8)
+		_ = l.poll.file.SetReadDeadline(past()) // fails when the group has ended, and then nobody waits
 	}
 }
 
 // runEpoll is the loop: wait, read, do chores, send.
 func (l *Loop) runEpoll() {
 	for {
-		n := l.await()
+		l.await()
 		l.now.Store(l.group.cfg.Now())
 		l.count.batches.Add(1)
-		for i := range n {
+		for i := range l.poll.ready {
 			l.event(&l.poll.events[i])
 		}
 		l.chores()
@@ -101,50 +101,69 @@ func (l *Loop) runEpoll() {
 	}
 }
 
-// await returns the number of ready events. It blocks only when other goroutines had their turn and there
-// is still nothing to do.
-func (l *Loop) await() int {
-	if n := l.pollNow(); n > 0 || l.inbox.full.Load() {
-		return n
+// await fills l.poll.events. It parks only when other goroutines had their turn and there is still
+// nothing to do.
+func (l *Loop) await() {
+	if l.pollNow() || l.inbox.full.Load() {
+		return
 	}
 	runtime.Gosched()
-	if n := l.pollNow(); n > 0 || l.inbox.full.Load() {
-		return n
+	if !l.aim() {
+		return
 	}
 	l.asleep.Store(true)
 	if l.inbox.full.Load() || l.group.ending.Load() && (!l.ended || l.group.live.Load() == 0) {
 		l.asleep.Store(false)
-		return 0
+		l.pollNow()
+		return
 	}
-	timeout := l.wait()
-	if timeout > 0 {
-		timeout = (timeout + 999_999) / 1_000_000
+	l.poll.ready = 0
+	if err := l.poll.raw.Read(l.poll.wait); err != nil {
+		l.poll.deadline = -1 // a timer is due or somebody rang
 	}
-	n, _, e := syscall.Syscall6(syscall.SYS_EPOLL_PWAIT, uintptr(l.poll.epfd),
-		uintptr(unsafe.Pointer(&l.poll.events[0])), maxEvents, uintptr(timeout), 0, 0)
 	l.asleep.Store(false)
-	if e != 0 {
-		return 0
-	}
-	return int(n)
 }
 
-func (l *Loop) pollNow() int {
+// aim sets when parking has to end. It reports false when that is now. It comes before the loop says that
+// it sleeps, so that it cannot undo a ring that somebody waits for; a ring that comes late ends one
+// parking for nothing.
+func (l *Loop) aim() bool {
+	var when int64
+	if len(l.timers) > 0 {
+		when = l.timers[0].when
+	}
+	if when == l.poll.deadline {
+		return true
+	}
+	var t time.Time
+	if when > 0 {
+		d := when - l.group.cfg.Now()
+		if d <= 0 {
+			l.pollNow()
+			return false
+		}
+		t = time.Now().Add(time.Duration(d))
+	}
+	l.poll.deadline = when
+	_ = l.poll.file.SetReadDeadline(t) // cannot fail before release; parking then fails too
+	return true
+}
+
+// pollNow reports whether events are ready.
+func (l *Loop) pollNow() bool {
 	n, _, e := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(l.poll.epfd),
 		uintptr(unsafe.Pointer(&l.poll.events[0])), maxEvents, 0, 0, 0)
-	if e != 0 {
-		return 0
+	l.poll.ready = 0
+	if e == 0 {
+		l.poll.ready = int(n)
 	}
-	return int(n)
+	return l.poll.ready > 0
 }
 
 // event handles one readiness event. The mark tells a connection from an earlier one in the same slot.
 func (l *Loop) event(ev *syscall.EpollEvent) {
-	if ev.Fd == wakeSlot {
-		return
-	}
-	if ev.Fd < wakeSlot {
-		if i := int(wakeSlot - 1 - ev.Fd); i < len(l.listeners) {
+	if ev.Fd < 0 {
+		if i := int(-1 - ev.Fd); i < len(l.listeners) {
 			l.acceptFrom(l.listeners[i])
 		}
 		return
@@ -159,7 +178,7 @@ func (l *Loop) event(ev *syscall.EpollEvent) {
 	if ev.Events&(syscall.EPOLLIN|syscall.EPOLLHUP|syscall.EPOLLERR) == 0 {
 		return
 	}
-	if c.state.Load()&(closing|paused) == 0 {
+	if c.state.Load()&(closing|paused|deaf) == 0 {
 		l.read(c)
 	} else if ev.Events&(syscall.EPOLLHUP|syscall.EPOLLERR) != 0 {
 		// Neither of these can be masked, and nothing can follow: a paused connection that the peer reset
@@ -184,7 +203,7 @@ func (l *Loop) read(c *Conn) {
 		return
 	}
 	if r == 0 {
-		c.Close(io.EOF)
+		c.hearEnd()
 		return
 	}
 	l.count.bytesIn.Add(uint64(r))
@@ -226,7 +245,7 @@ func (c *Conn) arm() {
 		return
 	}
 	var want uint32
-	if c.state.Load()&paused == 0 {
+	if c.state.Load()&(paused|deaf) == 0 {
 		want |= syscall.EPOLLIN
 	}
 	if c.blocked {

@@ -152,40 +152,6 @@ func (l *Loop) chores() {
 	l.posts, l.asks = posts, conns
 }
 
-// attend does what c asked its loop for.
-func (l *Loop) attend(c *Conn) {
-	c.mu.Lock()
-	todo := c.todo
-	c.todo, c.asked = 0, false
-	c.mu.Unlock()
-	if todo&todoAdopt != 0 {
-		l.adopt(c)
-	}
-	if c.state.Load()&gone != 0 {
-		return
-	}
-	if todo&todoShut != 0 {
-		l.shut(c)
-		return
-	}
-	if todo&todoResume != 0 {
-		if c.stream != nil {
-			c.stream.wake()
-		} else {
-			l.again(c)
-		}
-	}
-	if todo&todoDrained != 0 && c.state.Load()&(closing|finishing) == 0 {
-		l.guard(c, func() { c.handler.Drained(c) })
-	}
-	if todo&todoFinish != 0 {
-		l.finish(c)
-	}
-	if todo&todoFlush != 0 {
-		l.dirty = append(l.dirty, c)
-	}
-}
-
 // flush sends what was queued in this batch.
 func (l *Loop) flush() {
 	for i, c := range l.dirty {
@@ -197,116 +163,6 @@ func (l *Loop) flush() {
 		}
 	}
 	l.dirty = l.dirty[:0]
-}
-
-// place gives c a slot.
-func (l *Loop) place(c *Conn) {
-	if n := len(l.free); n > 0 {
-		c.slot = l.free[n-1]
-		l.free = l.free[:n-1]
-		l.conns[c.slot] = c
-		return
-	}
-	c.slot = int32(len(l.conns))
-	l.conns = append(l.conns, c)
-}
-
-func (l *Loop) unplace(c *Conn) {
-	l.conns[c.slot] = nil
-	l.free = append(l.free, c.slot)
-}
-
-// adopt takes a new connection into the loop and asks for its handler.
-func (l *Loop) adopt(c *Conn) {
-	l.place(c)
-	if l.group.ending.Load() {
-		c.Close(ErrShutdown)
-	} else if c.stream == nil {
-		if err := c.watch(); err != nil {
-			c.Close(err)
-		}
-	}
-	if accept := c.accepted; accept != nil {
-		c.accepted = nil
-		if c.state.Load()&closing == 0 {
-			l.guard(c, func() { c.handler = accept(c) })
-		}
-	}
-	if c.handler == nil {
-		l.count.refused.Add(1)
-		c.Close(nil)
-		return
-	}
-	l.count.accepted.Add(1)
-	if c.stream != nil {
-		l.group.tasks.Go(c.stream.read)
-	}
-}
-
-// finish goes on with the end of a connection for which Finish was called.
-func (l *Loop) finish(c *Conn) {
-	c.kept = nil
-	if c.state.Load()&lingering != 0 {
-		return
-	}
-	c.mu.Lock()
-	done := c.queued == 0 && !c.writing
-	first := !c.timed
-	c.timed = true
-	half := false
-	switch {
-	case done && c.stream != nil:
-		half = c.stream.halve()
-	case done:
-		half = c.halve()
-	}
-	if done {
-		c.state.Or(lingering)
-	}
-	if c.stream == nil {
-		c.arm()
-	}
-	if done && !half {
-		c.fail(nil)
-	}
-	c.mu.Unlock()
-	if first {
-		l.start(&timer{when: l.now.Load() + int64(finishWithin), f: func() { c.Close(nil) }})
-	}
-	if half {
-		l.start(&timer{when: l.now.Load() + int64(lingerWithin), f: func() { c.Close(nil) }})
-	}
-}
-
-// shut closes c unless a write is under way; whoever writes asks again.
-func (l *Loop) shut(c *Conn) {
-	c.mu.Lock()
-	var ready bool
-	switch {
-	case c.state.Load()&gone != 0:
-	case c.stream != nil:
-		ready = c.stream.part()
-	default:
-		ready = c.part()
-	}
-	if !ready {
-		c.mu.Unlock()
-		return
-	}
-	c.state.Or(closing | gone)
-	c.empty()
-	if c.stream == nil {
-		c.drop()
-	}
-	err := c.reason
-	c.mu.Unlock()
-	c.kept = nil
-	l.unplace(c)
-	if c.handler != nil {
-		l.count.closed.Add(1)
-		l.guard(c, func() { c.handler.Closed(c, err) })
-	}
-	l.group.gone()
 }
 
 // deliver gives b (kept bytes and new ones) to the handler and keeps the rest.
@@ -361,24 +217,4 @@ func (l *Loop) panicked(v any) {
 	l.count.panics.Add(1)
 	l.group.cfg.Log.Error("panic in a callback of the event loop", "loop", l.index, "panic", fmt.Sprint(v),
 		"stack", string(debug.Stack()))
-}
-
-// wind closes every connection once the group is ending. It reports whether the loop may return.
-func (l *Loop) wind() bool {
-	if !l.group.ending.Load() {
-		return false
-	}
-	if !l.ended {
-		l.ended = true
-		if l.index == 0 {
-			l.dropListeners()
-			l.group.gone()
-		}
-		for _, c := range l.conns {
-			if c != nil {
-				c.Close(ErrShutdown)
-			}
-		}
-	}
-	return l.group.live.Load() == 0 && l.inbox.shutIfEmpty()
 }

@@ -53,17 +53,30 @@ var (
 	ErrKept      = errors.New("loop: handler left too many bytes unused")
 	ErrPanic     = errors.New("loop: handler panicked")
 	ErrShutdown  = errors.New("loop: shutting down")
+	ErrUnsent    = errors.New("loop: not everything was sent in time")
 	ErrMisuse    = errors.New("loop: handler used more bytes than it was given")
 )
 
 const (
-	maxKept      = 64 << 10               // bytes a handler may leave unused
-	maxWrite     = 1 << 20                // bytes of one connection written in one batch
-	finishWithin = 5 * time.Second        // from Finish to Closed at most
-	lingerWithin = time.Second            // from the last byte written to Closed at most
-	acceptPause  = 100 * time.Millisecond // without descriptors there is no use in asking at once
-	acceptBatch  = 64                     // connections accepted in one batch
+	maxKept     = 64 << 10 // bytes a handler may leave unused
+	maxWrite    = 1 << 20  // bytes of one connection written in one batch
+	acceptBatch = 64       // connections accepted in one batch
 )
+
+// spans are the times of a group; tests shorten them.
+type spans struct {
+	finish time.Duration // from Finish to Closed at most
+	linger time.Duration // from the last byte sent to Closed at most
+	last   time.Duration // the last write of a portable connection at most
+	rest   time.Duration // between attempts to accept when there is no descriptor
+}
+
+func usual() spans {
+	return spans{
+		finish: 5 * time.Second, linger: time.Second,
+		last: 100 * time.Millisecond, rest: 100 * time.Millisecond,
+	}
+}
 
 // Config says how a Group works. The zero value is usable.
 type Config struct {
@@ -73,7 +86,7 @@ type Config struct {
 	WriteQueue int              // bytes a connection may queue; 0: 8 MiB
 	Log        *slog.Logger     // nil: silent
 	Now        func() int64     // ns since the Unix epoch, never backwards; nil: the system's clock
-	Take       func(int64) bool // asks for n bytes of memory for write queues; nil: always granted
+	Take       func(int64) bool // asks for memory for write queues, in bytes; nil: always granted; under a lock of the connection
 	Give       func(int64)      // gives n bytes back
 }
 
@@ -88,6 +101,7 @@ type Group struct {
 	cfg   Config
 	loops []*Loop
 	queue queuePool
+	span  spans
 	ids   atomic.Uint64
 	live  atomic.Int64   // connections not gone, plus one while listeners may accept
 	tasks sync.WaitGroup // goroutines of portable connections and listeners
@@ -122,7 +136,7 @@ func New(cfg Config) *Group {
 	if !havePoller {
 		cfg.Portable = true
 	}
-	g := &Group{cfg: cfg, over: make(chan struct{})}
+	g := &Group{cfg: cfg, span: usual(), over: make(chan struct{})}
 	g.live.Store(1)
 	for i := range cfg.Loops {
 		g.loops = append(g.loops, newLoop(g, i))
@@ -179,13 +193,19 @@ func (g *Group) Run(ctx context.Context) error {
 	err := g.open()
 	if err == nil {
 		g.loops[0].Post(g.loops[0].takeListeners)
-		stop := context.AfterFunc(ctx, g.end)
+		told := make(chan struct{})
+		stop := context.AfterFunc(ctx, func() {
+			defer close(told)
+			g.end()
+		})
 		var all sync.WaitGroup
 		for _, l := range g.loops {
 			all.Go(l.run)
 		}
 		all.Wait()
-		stop()
+		if !stop() {
+			<-told
+		}
 		g.tasks.Wait()
 	}
 	g.mu.Lock()

@@ -17,7 +17,8 @@ type stream struct {
 	c      *Conn
 	net    net.Conn
 	bell   chan struct{} // Resume and the end wake the reader
-	closed bool          // under c.mu
+	closed bool          // under c.mu, like final
+	final  bool          // a last write is allowed although c is closing
 }
 
 // Attach gives the group a connection that was made elsewhere. It works on portable groups only. The
@@ -57,10 +58,10 @@ func (ln *listener) serve() {
 		}
 		if err != nil {
 			if !ln.tired {
-				g.cfg.Log.Error("cannot accept connections", "error", err, "retry", acceptPause)
+				g.cfg.Log.Error("cannot accept connections", "error", err, "retry", g.span.rest)
 			}
 			ln.tired = true
-			if !g.pause(acceptPause) {
+			if !g.pause(g.span.rest) {
 				return
 			}
 			continue
@@ -102,13 +103,9 @@ func (l *Loop) runPortable() {
 		if done {
 			return
 		}
-		d := time.Hour
 		l.batch.Lock()
-		if w := l.wait(); w >= 0 {
-			d = time.Duration(w)
-		}
+		t.Reset(l.wait())
 		l.batch.Unlock()
-		t.Reset(d)
 		select {
 		case <-l.bell:
 			l.count.wakeups.Add(1)
@@ -145,11 +142,13 @@ func (s *stream) read() {
 		l.count.bytesIn.Add(uint64(n))
 		full := kept+n == len(buf)
 		kept = s.deliver(buf, kept, n)
+		if errors.Is(err, io.EOF) {
+			c.hearEnd()
+			return
+		}
 		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				err = fmt.Errorf("loop: read: %w", err)
-			}
-			c.Close(err)
+			c.Close(fmt.Errorf("loop: read: %w", err))
+			return
 		}
 		if c.state.Load()&closing != 0 {
 			return
@@ -191,7 +190,7 @@ func (s *stream) write() {
 	c, l := s.c, s.c.loop
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.state.Load()&closing == 0 {
+	for s.final || c.state.Load()&closing == 0 {
 		b := c.pick()
 		if b == nil {
 			break
@@ -202,6 +201,7 @@ func (s *stream) write() {
 		l.count.writes.Add(1)
 		l.count.bytesOut.Add(uint64(n))
 		if err != nil {
+			s.final = false
 			c.state.Or(broken)
 			c.empty()
 			c.fail(fmt.Errorf("loop: write: %w", err))
@@ -231,10 +231,23 @@ func (s *stream) wake() {
 	}
 }
 
-// part closes the net.Conn, which ends a write under way, and reports whether there was none.
+// part closes the net.Conn, which ends a write under way, and reports whether there was none. A peer that
+// only ended its own side, or one that is left because the process ends, gets a last try of what is
+// queued.
 func (s *stream) part() bool {
+	c := s.c
+	if !s.final && c.queued > 0 && (errors.Is(c.reason, io.EOF) || errors.Is(c.reason, ErrShutdown)) {
+		s.final = s.net.SetWriteDeadline(time.Now().Add(c.loop.group.span.last)) == nil
+		if s.final && !c.writing {
+			c.writing = true
+			c.loop.group.tasks.Go(s.write)
+		}
+	}
+	if c.writing && s.final {
+		return false
+	}
 	s.close()
-	return !s.c.writing
+	return !c.writing
 }
 
 func (s *stream) close() {

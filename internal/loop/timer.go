@@ -1,6 +1,9 @@
 package loop
 
-import "container/heap"
+import (
+	"container/heap"
+	"time"
+)
 
 // timer is one entry of a loop's heap; every > 0 puts it back after it ran.
 type timer struct {
@@ -44,10 +47,10 @@ func (l *Loop) tick() {
 	}
 }
 
-// wait returns the ns until the next timer is due, at least 0, or -1 when there is none.
-func (l *Loop) wait() int64 {
+// wait returns how long it is until the next timer is due, or a long time when there is none.
+func (l *Loop) wait() time.Duration {
 	if len(l.timers) == 0 {
-		return -1
+		return time.Hour
 	}
-	return max(0, l.timers[0].when-l.group.cfg.Now())
+	return max(0, time.Duration(l.timers[0].when-l.group.cfg.Now()))
 }
