@@ -1,0 +1,110 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/plinth-run/plinth/wire/ws"
+)
+
+// drain ends the work of a connection in order: take no more calls, finish the handlers, send all, say
+// goodbye. It ends early when the connection does.
+func (w *Worker) drain(giveUp func(), c *conn) {
+	w.leave(c)
+	w.finishHandlers(giveUp, c)
+	if !w.flush(c) {
+		return
+	}
+	c.control(ws.Close, closeNormal)
+	t := time.NewTimer(leaveTimeout)
+	defer t.Stop()
+	select { // the engine's goodbye shows that it has read all of ours
+	case <-c.down:
+	case <-t.C:
+	}
+}
+
+var closeNormal = []byte{byte(ws.CloseNormal >> 8), byte(ws.CloseNormal & 0xff)}
+
+// leave takes no more calls and takes back the functions that other workers host as well, so that calls
+// go there.
+func (w *Worker) leave(c *conn) {
+	if w.leaving.Swap(true) {
+		return
+	}
+	w.tell(State{Phase: Draining, WorkerID: w.State().WorkerID})
+	if c == nil {
+		return
+	}
+	w.mu.Lock()
+	wake := false
+	for _, f := range w.order {
+		if f.replicas {
+			wake = c.text(f.withdrawal()) || wake
+		}
+	}
+	w.mu.Unlock()
+	if wake {
+		c.kick <- struct{}{}
+	}
+}
+
+// finishHandlers waits for the handlers that run or wait, for the grace time; then it ends their context and
+// gives them a moment to heed it.
+func (w *Worker) finishHandlers(giveUp func(), c *conn) {
+	if w.calm(w.opts.Grace) {
+		return
+	}
+	running, waiting := w.pool.size()
+	w.log.Warn("grace time is over: handlers are told to stop", "running", running, "waiting", waiting)
+	giveUp()
+	w.calm(leaveTimeout)
+}
+
+// calm waits until no handler runs or waits, at most d.
+func (w *Worker) calm(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	for !w.pool.quiet() {
+		select {
+		case <-w.pool.calm:
+		case <-t.C:
+			return w.pool.quiet()
+		}
+	}
+	return true
+}
+
+// flush waits until all is sent; false means that the connection is over or does not move.
+func (w *Worker) flush(c *conn) bool {
+	t := time.NewTimer(leaveTimeout)
+	defer t.Stop()
+	for {
+		w.mu.Lock()
+		left := c.queued()
+		w.mu.Unlock()
+		if left == 0 {
+			return true
+		}
+		select {
+		case <-c.drank:
+		case <-c.down:
+			return false
+		case <-t.C:
+			return false
+		}
+	}
+}
+
+// stop ends the pool. Without a connection, handlers get their grace time here.
+func (w *Worker) stop(giveUp func()) {
+	w.leave(nil)
+	w.finishHandlers(giveUp, nil)
+	giveUp()
+	left, stuck := w.pool.close()
+	for _, j := range left {
+		w.turnAway(j)
+	}
+	if stuck > 0 {
+		w.log.Error("handlers are still running: they ignore the end of their context", "running", stuck)
+	}
+}
