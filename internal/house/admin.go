@@ -86,12 +86,15 @@ func (a *Admin) Listen(ctx context.Context, address string) (net.Addr, error) {
 	return l.Addr(), nil
 }
 
-// Close shuts a door that Listen opened and Run never served.
+// Close shuts a door that Listen opened and Run never served. On any other it does nothing.
 func (a *Admin) Close() error {
 	if a.listener == nil {
 		return nil
 	}
-	return a.listener.Close()
+	if err := a.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("admin door: %w", err)
+	}
+	return nil
 }
 
 // Run serves until ctx ends; then it takes no more connections and lets answers under way finish,

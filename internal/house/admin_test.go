@@ -209,6 +209,9 @@ func TestDoorLetsAnswersUnderWayFinish(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+	if err := a.Close(); err != nil {
+		t.Errorf("a door that is shut already: %v", err)
+	}
 	if got := <-answer; got != "done" {
 		t.Errorf("got %q", got)
 	}

@@ -67,6 +67,22 @@ func CheckFolder(path string, s *Setting) error {
 	return FolderProblem(err, s, path)
 }
 
+// ProbeFolder says whether CheckFolder would do, and leaves everything as it was: a folder that is not
+// there is tried beneath its nearest parent.
+func ProbeFolder(path string, s *Setting) error {
+	if st, err := os.Stat(path); err == nil && st.IsDir() {
+		return CheckFolder(path, s)
+	}
+	made, err := os.MkdirTemp(existing(filepath.Clean(path)), ".plinth-check-*")
+	if err == nil {
+		err = os.Remove(made)
+	}
+	return FolderProblem(err, s, path)
+}
+
+// Nearest is the folder itself, or the nearest parent that is there.
+func (f Folder) Nearest() string { return existing(f.Path) }
+
 // FolderProblem tells why the data folder could not be had and what helps. An error of kind Conflict is
 // taken for the lock: another process has the folder.
 func FolderProblem(err error, s *Setting, path string) error {

@@ -114,11 +114,27 @@ func TestFolderIsMadeAndProved(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, bad := range []string{file, filepath.Join(file, "below")} {
-		all := Problems(CheckFolder(bad, s))
-		if len(all) != 1 || !strings.Contains(all[0].Why, "is a file") || !strings.Contains(all[0].Do,
+		all := append(Problems(CheckFolder(bad, s)), Problems(ProbeFolder(bad, s))...)
+		if len(all) != 2 || !strings.Contains(all[0].Why+all[1].Why, "is a file") || !strings.Contains(all[0].Do,
 			"--data or PLINTH_DATA") {
 			t.Errorf("%s: got %+v", bad, all)
 		}
+	}
+}
+
+func TestProbeOfAFolderLeavesNothingBehind(t *testing.T) {
+	s := &Setting{Key: KeyFolder}
+	dir := t.TempDir()
+	for _, path := range []string{dir, filepath.Join(dir, "a", "b")} {
+		if err := ProbeFolder(path, s); err != nil {
+			t.Error(err)
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+		t.Errorf("left behind: %v, %v", entries, err)
+	}
+	if got := LookAtFolder(filepath.Join(dir, "a", "b")).Nearest(); got != dir {
+		t.Errorf("got %s", got)
 	}
 }
 
