@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/plinth-run/plinth/internal/fault"
 	"github.com/plinth-run/plinth/internal/fn"
@@ -46,7 +47,13 @@ type conn struct {
 	since  int64 // connected, Unix ns
 	seen   int64 // last bytes, Unix ns
 	pinged int64 // last ping of ours, Unix ns
+
+	complained int64 // last log line about it, Unix ns
 }
+
+// maxEvents is how many messages of one connection are handled before the others have their turn: more
+// than fit one read at the size of an ordinary call, so that only a flood of tiny ones is cut.
+const maxEvents = 512
 
 // accept is called on the new connection's loop; nil refuses it.
 func (e *Engine) accept(c *loop.Conn) loop.Handler {
@@ -63,7 +70,8 @@ func (e *Engine) accept(c *loop.Conn) loop.Handler {
 	return k
 }
 
-// Data takes what has been read, frame by frame.
+// Data takes what has been read, frame by frame. The codec is asked until it has no more: an event may be
+// due without another byte.
 func (k *conn) Data(c *loop.Conn, b []byte) int {
 	k.seen = c.Loop().Now()
 	used := 0
@@ -72,7 +80,8 @@ func (k *conn) Data(c *loop.Conn, b []byte) int {
 			return used
 		}
 	}
-	for k.phase != closed && !k.waiting && used < len(b) {
+	events := 0
+	for k.phase != closed && !k.waiting {
 		ev, n, err := k.codec.Next(&k.engine.codec, b[used:])
 		used += n
 		if err != nil {
@@ -83,6 +92,11 @@ func (k *conn) Data(c *loop.Conn, b []byte) int {
 			break
 		}
 		k.event(ev)
+		if events++; events == maxEvents {
+			k.sock.Pause()
+			k.resume()
+			break
+		}
 	}
 	if k.phase == closed {
 		return len(b)
@@ -149,7 +163,7 @@ func (k *conn) malformed(b []byte, err error) {
 	d := new(wire.Drain)
 	d.Write(b)
 	f := d.Frame()
-	k.engine.log.Warn("message ignored: malformed", "worker", k.peer.Name(), "type", f.Type.String(), "error", err)
+	k.complain("message ignored: malformed", "type", f.Type.String(), "error", err)
 	k.blame(f, fault.Newf(fault.Invalid, wire.CodeMalformedFrame, "the message cannot be used: %v", err))
 }
 
@@ -161,8 +175,19 @@ func (k *conn) blame(f *wire.Frame, err *fault.Error) {
 	case wire.TypeInvocationResult:
 		k.answer(f.InvocationID, fn.Outcome{Err: err})
 	default:
-		k.engine.log.Warn("message dropped", "worker", k.peer.Name(), "type", f.Type.String(), "error", err)
+		k.complain("message dropped", "type", f.Type.String(), "error", err)
 	}
+}
+
+// complain logs what a worker does wrong, at most once a second for each worker: whoever floods us must
+// not flood the log. The counters have every case.
+func (k *conn) complain(what string, args ...any) {
+	now := k.sock.Loop().Now()
+	if now-k.complained < int64(time.Second) {
+		return
+	}
+	k.complained = now
+	k.engine.log.Warn(what, append([]any{"worker", k.peer.Name()}, args...)...)
 }
 
 // control sends a control frame. A peer that does not take them is dropped by its silence, not here.

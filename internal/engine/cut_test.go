@@ -99,7 +99,7 @@ func TestReattachNeedsTheToken(t *testing.T) {
 	ghost := r.worker("w", "x::y")
 	for _, token := range []string{"", `,"reattach_token":"00000000-0000-4000-8000-000000000000"`, `,"reattach_token":7`} {
 		thief := r.dial()
-		thief.send(`{"type":"reattach","previous_worker_id":%q` + token + `}`, ghost.id)
+		thief.send(`{"type":"reattach","previous_worker_id":%q`+token+`}`, ghost.id)
 		thief.send(`{"type":"ping"}`)
 		thief.want("pong")
 	}

@@ -73,8 +73,7 @@ func (k *conn) reject(id string, err error) {
 	case errors.As(err, &fe):
 		out.Code = []byte(fe.Code)
 	}
-	e.log.Warn("function not registered", "worker", k.peer.Name(), "function", clipText([]byte(id)),
-		"namespace", k.space, "code", string(out.Code), "error", err.Error())
+	k.complain("function not registered", "function", clipText([]byte(id)), "namespace", k.space, "code", string(out.Code), "error", err.Error())
 	k.send(&out)
 }
 

@@ -91,8 +91,7 @@ func over(field string, limit int) *fault.Error {
 // refuse answers a call that was not made. A call without an id has nobody to tell, so it is logged.
 func (k *conn) refuse(id, function []byte, err *fault.Error) {
 	if len(id) == 0 {
-		k.engine.log.Warn("call dropped", "worker", k.peer.Name(), "function", clipText(function),
-			"code", err.Code, "error", err.Message)
+		k.complain("call dropped", "function", clipText(function), "code", err.Code, "error", err.Message)
 		return
 	}
 	k.reply(k.sock.Loop(), id, function, fn.Outcome{Err: err})
