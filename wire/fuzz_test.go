@@ -112,6 +112,9 @@ func drainAgrees(t *testing.T, d *wire.Drain, b []byte, rnd *rand.Rand) {
 		clear(part) // nothing of it may be kept
 		rest = rest[n:]
 	}
+	if n := d.Held(); n > 16<<10 {
+		t.Fatalf("%d bytes held", n)
+	}
 	got := d.Frame()
 	for _, field := range drained {
 		if n := len(get(got, field)); n > 512 {

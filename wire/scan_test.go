@@ -257,6 +257,19 @@ func TestTextsWithEscapesDoNotDisturbOneAnother(t *testing.T) {
 	}
 }
 
+func TestFrameKeepsNoLargeMemory(t *testing.T) {
+	var f wire.Frame
+	small, large := []byte(`{"id":"\n"}`), []byte(`{"id":"\n`+text(1<<20)+`"}`)
+	for _, c := range []struct {
+		b    []byte
+		most int
+	}{{small, 16 << 10}, {large, 4 << 20}, {small, 16 << 10}} {
+		if err := f.Scan(c.b); err != nil || f.Held() == 0 || f.Held() > c.most {
+			t.Errorf("%d bytes held after a message of %d, %v", f.Held(), len(c.b), err)
+		}
+	}
+}
+
 func TestFieldsLieInTheMessage(t *testing.T) {
 	b := []byte(`{"id":"abc","data":[1]}`)
 	var f wire.Frame

@@ -182,7 +182,8 @@ func TestVectorsOfValues(t *testing.T) {
 	}
 	for _, v := range file.Actions {
 		a, queue := wire.ParseAction([]byte(v.Raw))
-		if a.String() != v.Action || (queue != nil) != (v.Queue != nil) || v.Queue != nil && string(queue) != *v.Queue {
+		if a.String() != v.Action || (queue != nil) != (v.Queue != nil) ||
+			v.Queue != nil && string(queue) != *v.Queue {
 			t.Errorf("%s: %v %q", v.Name, a, queue)
 		}
 	}
