@@ -60,7 +60,7 @@ check lint:
 unit: node_modules
 	@tools/setup go cc
 	@echo '== go test -race (with fuzz corpora, the npm SDK and the examples)'
-	@PLINTH_NPM=1 $(GO) test -race -shuffle=on -timeout 25m ./...
+	@TEST_NPM=1 $(GO) test -race -shuffle=on -timeout 25m ./...
 
 # node_modules is installed again when a lock file is newer than what is there.
 node_modules:

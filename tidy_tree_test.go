@@ -93,7 +93,7 @@ func isText(p string) bool {
 		return false
 	}
 	switch path.Ext(p) {
-	case ".go", ".md", ".mod", ".sum", ".json", ".mjs", ".js", ".ts", ".toml", ".yml", ".yaml", ".sh", ".txt", ".txtar":
+	case ".go", ".mod", ".sum", ".mjs", ".js", ".ts", ".sh", ".md", ".txt", ".txtar", ".json", ".toml", ".yml":
 		return true
 	}
 	switch path.Base(p) {
@@ -104,7 +104,8 @@ func isText(p string) bool {
 }
 
 func parse(p, text string) (*source, error) {
-	f := &source{path: p, dir: path.Dir(p), test: strings.HasSuffix(p, "_test.go"), text: text, fset: token.NewFileSet()}
+	f := &source{path: p, dir: path.Dir(p), test: strings.HasSuffix(p, "_test.go"), text: text}
+	f.fset = token.NewFileSet()
 	var err error
 	f.ast, err = parser.ParseFile(f.fset, p, text, parser.ParseComments)
 	return f, err

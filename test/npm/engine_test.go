@@ -22,7 +22,7 @@ const patience = 60 * time.Second
 
 // built is the program under test, built once for all tests of the package.
 var built = sync.OnceValues(func() (string, error) {
-	if bin := os.Getenv("PLINTH_BIN"); bin != "" {
+	if bin := os.Getenv("TEST_BIN"); bin != "" {
 		return filepath.Abs(bin)
 	}
 	dir, err := os.MkdirTemp("", "plinth-npm-")
@@ -44,7 +44,7 @@ var built = sync.OnceValues(func() (string, error) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if os.Getenv("PLINTH_BIN") == "" {
+	if os.Getenv("TEST_BIN") == "" {
 		if bin, err := built(); err == nil {
 			os.RemoveAll(filepath.Dir(bin))
 		}
@@ -58,11 +58,14 @@ func need(t *testing.T) string {
 	missing := ""
 	if _, err := exec.LookPath("node"); err != nil {
 		missing = "no node here"
-	} else if _, err := os.Stat("node_modules/iii-sdk/package.json"); err != nil {
-		missing = "the npm packages are not installed (npm ci in test/npm)"
+	}
+	for _, dir := range []string{".", "../../examples/hello-node"} {
+		if _, err := os.Stat(filepath.Join(dir, "node_modules/iii-sdk/package.json")); err != nil {
+			missing = "the npm packages are not installed: npm ci in test/npm and examples/hello-node"
+		}
 	}
 	if missing != "" {
-		if os.Getenv("PLINTH_NPM") != "" {
+		if os.Getenv("TEST_NPM") != "" {
 			t.Fatal(missing)
 		}
 		t.Skip(missing)
@@ -76,8 +79,8 @@ func need(t *testing.T) string {
 
 // engine is one `plinth serve`. Its address outlives a restart.
 type engine struct {
-	t    *testing.T
 	bin  string
+	env  []string
 	data string
 
 	workers, admin string // host:port, fixed after the first start
@@ -92,9 +95,10 @@ type banner struct {
 	Workers string `json:"workers"`
 }
 
-func serve(t *testing.T, bin string) *engine {
+func serve(t *testing.T, bin string, env ...string) *engine {
 	t.Helper()
-	e := &engine{t: t, bin: bin, data: filepath.Join(t.TempDir(), "data"), workers: "127.0.0.1:0", admin: "127.0.0.1:0", log: &tail{}}
+	e := &engine{bin: bin, env: env, data: filepath.Join(t.TempDir(), "data"), log: &tail{},
+		workers: "127.0.0.1:0", admin: "127.0.0.1:0"}
 	if err := e.start(); err != nil {
 		t.Fatal(err)
 	}
@@ -115,8 +119,9 @@ func serve(t *testing.T, bin string) *engine {
 // start starts the process and waits for its banner. It does not fail the test, for it also runs on
 // the goroutine of a lever.
 func (e *engine) start() error {
-	e.cmd = exec.Command(e.bin, "serve", "--json", "--data", e.data, "--engine-listen", e.workers, "--admin-listen", e.admin)
-	e.cmd.Env = append(os.Environ(), "NO_COLOR=1")
+	e.cmd = exec.Command(e.bin, "serve", "--json", "--data", e.data,
+		"--engine-listen", e.workers, "--admin-listen", e.admin)
+	e.cmd.Env = append(append(os.Environ(), "NO_COLOR=1"), e.env...)
 	e.cmd.Stderr = e.log
 	stdout, err := e.cmd.StdoutPipe()
 	if err != nil {

@@ -6,10 +6,10 @@ import { registerWorker } from 'iii-sdk'
 import { WebSocket } from 'ws'
 
 /** Where workers connect, straight to the engine. */
-export const straight = need('PLINTH_WORKERS')
+export const straight = need('TEST_WORKERS')
 /** The same by way of a proxy whose connections the Go test can break. */
-export const proxied = need('PLINTH_PROXY')
-const levers = need('PLINTH_LEVERS')
+export const proxied = need('TEST_PROXY')
+const levers = need('TEST_LEVERS')
 
 // The SDK reports every connection on console.debug, which is standard output here: the test's own.
 console.debug = () => {}

@@ -12,6 +12,14 @@ import (
 	"time"
 )
 
+// settings are what the engine of a script is started with, beside the defaults.
+func settings(script string) []string {
+	if script == "large" {
+		return []string{"PLINTH_ENGINE_LIMITS_MAX_MESSAGE_BYTES=8MiB"}
+	}
+	return nil
+}
+
 // TestPublicSDK runs every script. Each of their tests is a subtest here.
 func TestPublicSDK(t *testing.T) {
 	bin := need(t)
@@ -20,14 +28,16 @@ func TestPublicSDK(t *testing.T) {
 		t.Fatalf("no scripts here: %v", err)
 	}
 	for _, script := range scripts {
-		t.Run(strings.TrimSuffix(script, ".test.mjs"), func(t *testing.T) {
-			e := serve(t, bin)
+		name := strings.TrimSuffix(script, ".test.mjs")
+		t.Run(name, func(t *testing.T) {
+			e := serve(t, bin, settings(name)...)
 			if err := e.reachable(); err != nil {
 				t.Fatal(err)
 			}
 			p := listen(t, e)
 			l := levers(t, e, p)
-			run(t, script, "PLINTH_WORKERS=ws://"+e.workers, "PLINTH_PROXY=ws://"+p.lis.Addr().String(), "PLINTH_LEVERS="+l.URL)
+			run(t, script, "TEST_WORKERS=ws://"+e.workers,
+				"TEST_PROXY=ws://"+p.lis.Addr().String(), "TEST_LEVERS="+l.URL)
 		})
 	}
 }

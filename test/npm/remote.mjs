@@ -3,7 +3,7 @@ import { trace } from '@opentelemetry/api'
 import { registerWorker } from 'iii-sdk'
 
 console.debug = () => {}
-const w = registerWorker(process.env.PLINTH_WORKERS, { workerName: 'telemetry-remote' })
+const w = registerWorker(process.env.TEST_WORKERS, { workerName: 'telemetry-remote' })
 w.registerFunction('telemetry::remote', async () => trace.getActiveSpan().spanContext().traceId)
 await w.trigger({ function_id: 'engine::health::check', payload: {} })
 process.on('message', async () => {
