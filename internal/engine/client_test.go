@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -65,6 +66,8 @@ func start(t testing.TB, change ...func(*engine.Config)) *rig {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 2)
 	go func() { done <- e.Run(ctx) }()
+	core, end := context.WithCancel(context.Background())
+	go func() { done <- r.reg.Run(core) }()
 	stopped := false
 	r.stop = func() error {
 		if stopped {
@@ -72,7 +75,9 @@ func start(t testing.TB, change ...func(*engine.Config)) *rig {
 		}
 		stopped = true
 		cancel()
-		return <-done
+		err := <-done
+		end()
+		return errors.Join(err, <-done)
 	}
 	t.Cleanup(func() {
 		if err := r.stop(); err != nil {

@@ -35,6 +35,7 @@ type conn struct {
 	place  int  // in its lane's conns
 
 	phase     phase
+	full      bool // it came when there were enough connections
 	announced bool // engine::workers::register has come, or the grace time is over
 	waiting   bool // a predecessor on another loop is being retired: no frame is read meanwhile
 	slow      bool // its write queue is over the soft mark: nothing is read from it
@@ -55,15 +56,19 @@ type conn struct {
 // than fit one read at the size of an ordinary call, so that only a flood of tiny ones is cut.
 const maxEvents = 512
 
+// overBound is how many connections past MaxConnections are told 503; those past that are closed unheard.
+const overBound = 256
+
 // accept is called on the new connection's loop; nil refuses it.
 func (e *Engine) accept(c *loop.Conn) loop.Handler {
-	if e.open.Add(1) > int64(e.bounds.MaxConnections) {
+	open := e.open.Add(1)
+	if open > int64(e.bounds.MaxConnections)+overBound {
 		e.open.Add(-1)
 		e.stats.refused.Add(1)
 		return nil
 	}
 	now := c.Loop().Now()
-	k := &conn{engine: e, sock: c, since: now, seen: now}
+	k := &conn{engine: e, sock: c, since: now, seen: now, full: open > int64(e.bounds.MaxConnections)}
 	n := e.lane(c.Loop())
 	k.place = len(n.conns)
 	n.conns = append(n.conns, k)

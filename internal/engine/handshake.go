@@ -33,6 +33,10 @@ func (k *conn) handshake(b []byte) int {
 		k.turnAway(400, err.Error())
 		return len(b)
 	}
+	if k.full {
+		k.turnAway(503, "there are enough connections already")
+		return len(b)
+	}
 	if status, why := e.admit(&r); status != 0 {
 		k.turnAway(status, why)
 		return len(b)
