@@ -36,7 +36,7 @@ func Nearest(word string, names []string) []string {
 	})
 	near := make([]string, 0, 3)
 	for _, c := range found {
-		if len(near) == 3 {
+		if len(near) == 3 || c.far > found[0].far+1 { // what is much farther than the best is noise
 			break
 		}
 		if !slices.Contains(near, c.name) {
