@@ -85,14 +85,14 @@ func (r *ring) turn(n int) *chunk {
 	}
 	r.seal()
 	if r.total < r.max && r.more() {
-		// The ring was unlocked: another writer may have opened a chunk, or the bound may be a lower
-		// one now.
-		fresh := &chunk{data: make([]byte, chunkBytes)}
-		if r.open == nil && r.total <= r.max {
-			return r.start(fresh)
+		// The ring was unlocked: another writer may have opened a chunk, or the bound may be a lower one now.
+		c := r.open
+		if r.total <= r.max && (c == nil || c.used+n > chunkBytes) {
+			r.seal()
+			return r.start(&chunk{data: make([]byte, chunkBytes)})
 		}
-		r.free(fresh)
-		if c := r.open; c != nil && c.used+n <= chunkBytes {
+		r.less()
+		if c != nil && c.used+n <= chunkBytes {
 			return c
 		}
 		r.seal()
@@ -152,6 +152,11 @@ func (c *chunk) lose(lost *[kinds]uint64) {
 // free gives the memory of a chunk back.
 func (r *ring) free(c *chunk) {
 	c.data = nil
+	r.less()
+}
+
+// less accounts for one chunk less.
+func (r *ring) less() {
 	r.total--
 	if r.give != nil {
 		r.give(chunkBytes)

@@ -48,6 +48,8 @@ type Value struct {
 	Max     float64
 	// HasRange tells whether Min and Max were sent.
 	HasRange bool
+	// Delta tells that Value, Count and Sum are since the last point: Set adds them to what it holds.
+	Delta bool
 }
 
 // Bounds of the table of values.
@@ -95,7 +97,12 @@ func (t *Values) Set(v Value) {
 	defer t.mu.Unlock()
 	t.stats.Points++
 	if e := t.series[key]; e != nil {
-		if h := e.Value.(*held); v.Time >= h.value.Time {
+		h := e.Value.(*held)
+		if v.Delta && v.Kind == h.value.Kind {
+			v.add(&h.value)
+			v.Time = max(v.Time, h.value.Time)
+		}
+		if v.Time >= h.value.Time {
 			h.value = v
 			t.recent.MoveToBack(e)
 		}
@@ -176,6 +183,16 @@ func (v *Value) tidy() {
 	}
 	slices.SortFunc(labels, func(a, b [2]string) int { return cmp.Compare(a[0], b[0]) })
 	v.Labels = labels
+}
+
+// add makes totals of a point that has only what is new since old.
+func (v *Value) add(old *Value) {
+	v.Value += old.Value
+	v.Count += old.Count
+	v.Sum += old.Sum
+	if v.HasRange && old.HasRange {
+		v.Min, v.Max = min(v.Min, old.Min), max(v.Max, old.Max)
+	}
 }
 
 // key tells series apart, and sorts as List promises.
