@@ -147,7 +147,13 @@ func (e *engine) start() error {
 			<-e.gone
 			return fmt.Errorf("plinth serve printed no banner but %q: %w\n%s", line, err, e.log)
 		}
-		e.workers, e.admin = strings.TrimPrefix(b.Workers, "ws://"), strings.TrimPrefix(b.Admin, "http://")
+		workers, admin := strings.TrimPrefix(b.Workers, "ws://"), strings.TrimPrefix(b.Admin, "http://")
+		if strings.HasSuffix(e.workers, ":0") {
+			e.workers, e.admin = workers, admin
+		}
+		if workers != e.workers || admin != e.admin {
+			return fmt.Errorf("plinth listens on %s and %s, not on %s and %s", workers, admin, e.workers, e.admin)
+		}
 		return nil
 	case <-time.After(patience):
 		e.cmd.Process.Kill()
