@@ -139,23 +139,20 @@ func (c *Conn) enqueue(l *Loop, n int) error {
 }
 
 // reserve sees to it that total bytes are covered by the budget. It asks in doubling steps, so that many
-// small frames cost few questions.
+// small frames cost few questions, and in small steps where the budget ends.
 func (c *Conn) reserve(total int) bool {
 	take := c.loop.group.cfg.Take
 	if take == nil || total <= c.quota {
 		return true
 	}
-	want := max(c.quota, firstQuota)
-	for want < total {
-		want *= 2
-	}
-	if !take(int64(want - c.quota)) {
-		if want = total; !take(int64(want - c.quota)) {
-			return false
+	step := (total + quotaStep - 1) &^ (quotaStep - 1)
+	for _, want := range [2]int{max(step, 2*c.quota), step} {
+		if take(int64(want - c.quota)) {
+			c.quota = want
+			return true
 		}
 	}
-	c.quota = want
-	return true
+	return false
 }
 
 // repay gives the budget back what an empty queue does not need; under c.mu.

@@ -6,7 +6,7 @@ const (
 	firstQueue = 1 << 10  // bytes of a new buffer
 	smallQueue = 64 << 10 // most bytes of a buffer in the small pool
 	largeQueue = 1 << 20  // most bytes of a buffer that is kept at all
-	firstQuota = 4 << 10  // bytes first asked of the budget
+	quotaStep  = 4 << 10  // bytes asked of the budget at least
 )
 
 // buffer holds queued bytes; those before off are written.
