@@ -283,9 +283,27 @@ func (k *conn) teardown() {
 	if was != serving {
 		return
 	}
-	e := k.engine
 	k.drop()
-	e.fn.Leave(k.sock.Loop(), &k.peer)
+	k.engine.dismiss(k.sock.Loop(), k)
+	if k.card != nil {
+		k.engine.log.Info("worker left", "worker", k.peer.Name(), "id", k.id.String())
+	}
+}
+
+// enroll makes a worker of a connection: a peer with an id of its own and a token.
+func (e *Engine) enroll(k *conn) {
+	k.id, k.token = newUUID(), newUUID()
+	k.peer.Data = k
+	e.fn.Join(&k.peer, fn.Principal{Kind: "worker", Name: anonymous})
+	e.mu.Lock()
+	e.workers[k.id] = k
+	e.mu.Unlock()
+	e.stats.spawned.Add(1)
+}
+
+// dismiss takes a worker out: its functions, its calls, its name, its row.
+func (e *Engine) dismiss(l *loop.Loop, k *conn) {
+	e.fn.Leave(l, &k.peer)
 	e.mu.Lock()
 	if k.card != nil && e.names[workerName{k.space, k.card.name}] == k {
 		delete(e.names, workerName{k.space, k.card.name})
@@ -293,9 +311,6 @@ func (k *conn) teardown() {
 	delete(e.workers, k.id)
 	e.mu.Unlock()
 	e.stats.died.Add(1)
-	if k.card != nil {
-		e.log.Info("worker left", "worker", k.peer.Name(), "id", k.id.String())
-	}
 }
 
 // isBlank reports an empty or white-space message, which is ignored.

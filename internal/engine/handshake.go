@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/plinth-run/plinth/internal/fn"
 	"github.com/plinth-run/plinth/wire"
 	"github.com/plinth-run/plinth/wire/ws"
 )
@@ -105,15 +104,8 @@ func (k *conn) turnAway(status int, why string) {
 
 // welcome makes a worker of the connection and tells it who it is.
 func (k *conn) welcome() {
-	e := k.engine
 	k.phase = serving
-	k.id, k.token = newUUID(), newUUID()
-	k.peer.Data = k
-	e.fn.Join(&k.peer, fn.Principal{Kind: "worker", Name: anonymous})
-	e.mu.Lock()
-	e.workers[k.id] = k
-	e.mu.Unlock()
-	e.stats.spawned.Add(1)
+	k.engine.enroll(k)
 	k.send(&wire.Frame{Type: wire.TypeWorkerRegistered, WorkerID: []byte(k.id.String()),
 		ReattachToken: []byte(k.token.String()), Features: features})
 }
