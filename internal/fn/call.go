@@ -78,24 +78,47 @@ func (c *Call) Finish(o Outcome) {
 
 // settle writes the span, counts, and tells whoever waits. It runs once for each call.
 func (c *Call) settle(o Outcome) {
-	r, f := c.registry, c.Function
-	var end int64
+	var e ending
 	if c.Loop != nil {
-		end = c.Loop.Now()
+		e.at = c.Loop.Now()
 	} else {
-		end = telemetry.Now()
+		e.at = telemetry.Now()
 	}
+	if o.Failed() {
+		c.registry.explain(&e, o)
+	}
+	c.close(o, &e)
+}
+
+// ending is what the span of a call says of its end. Calls that end together for one reason share it.
+type ending struct {
+	at      int64
+	code    uint32
+	message []byte
+}
+
+// explain notes code and message of a failure.
+func (r *Registry) explain(e *ending, o Outcome) {
+	if o.Err != nil {
+		e.code, e.message = r.names.Note(o.Err.Code), []byte(o.Err.Message)
+		return
+	}
+	w := wire.ParseError(o.Fail)
+	e.code, e.message = r.names.Note(w.Code), []byte(w.Message)
+}
+
+// close is settle for an end that is already explained.
+func (c *Call) close(o Outcome, e *ending) {
+	r, f := c.registry, c.Function
 	if c.cancel != nil {
 		c.cancel()
 	}
 	f.calls.Add(1)
-	r.stats.observe(end - c.start)
-	span := telemetry.Span{Context: c.Trace, Parent: c.parent, Name: f.span, Start: c.start, End: end,
-		Status: telemetry.StatusOK}
+	r.stats.observe(e.at - c.start)
+	span := telemetry.Span{Context: c.Trace, Parent: c.parent, Name: f.span, Kind: telemetry.KindUser,
+		Start: c.start, End: e.at, Status: telemetry.StatusOK}
 	if f.Internal {
 		span.Kind = telemetry.KindInternal
-	} else {
-		span.Kind = telemetry.KindUser
 	}
 	if c.host != nil {
 		span.Worker = c.host.span.Load()
@@ -108,23 +131,12 @@ func (c *Call) settle(o Outcome) {
 	if o.Failed() {
 		f.failed.Add(1)
 		r.stats.failed.Add(1)
-		r.fail(&span, o)
+		span.Status, span.Code, span.Message = telemetry.StatusError, e.code, e.message
 	}
 	r.spans.Record(&span)
 	if c.Done != nil {
 		c.Done.Complete(c, o)
 	}
-}
-
-// fail adds code and message of a failure to its span.
-func (r *Registry) fail(span *telemetry.Span, o Outcome) {
-	span.Status = telemetry.StatusError
-	if o.Err != nil {
-		span.Code, span.Message = r.names.Note(o.Err.Code), []byte(o.Err.Message)
-		return
-	}
-	e := wire.ParseError(o.Fail)
-	span.Code, span.Message = r.names.Note(e.Code), []byte(e.Message)
 }
 
 // release empties the record and gives it back.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/plinth-run/plinth/internal/fault"
 	"github.com/plinth-run/plinth/internal/loop"
+	"github.com/plinth-run/plinth/internal/telemetry"
 	"github.com/plinth-run/plinth/wire"
 )
 
@@ -165,7 +166,7 @@ func (r *Registry) sweep(now int64) {
 	for _, c := range r.takeAll(func(s *slot) bool { return s.deadline != 0 && s.deadline < now }) {
 		r.stats.timeout.Add(1)
 		took := time.Duration(now - c.start).Round(time.Millisecond)
-		c.end(nil, Outcome{Err: fault.Newf(fault.Timeout, wire.CodeInvocationTimeout,
+		c.end(Outcome{Err: fault.Newf(fault.Timeout, wire.CodeInvocationTimeout,
 			"%s gave no answer within %s", c.Function.Name, took)})
 	}
 }
@@ -173,7 +174,7 @@ func (r *Registry) sweep(now int64) {
 // drain fails everything that is still under way.
 func (r *Registry) drain() {
 	for _, c := range r.takeAll(func(*slot) bool { return true }) {
-		c.end(nil, Outcome{Err: fault.New(fault.Unavailable, wire.CodeDraining,
+		c.end(Outcome{Err: fault.New(fault.Unavailable, wire.CodeDraining,
 			"the engine stopped before the call was answered")})
 	}
 	r.running.close()
@@ -193,21 +194,44 @@ func (r *Registry) takeAll(which func(*slot) bool) (taken []*Call) {
 	return taken
 }
 
-// end settles a call that was taken out of the table.
-func (c *Call) end(l *loop.Loop, o Outcome) {
-	c.Loop = l
+// end settles a call that was taken out of the table by the registry itself.
+func (c *Call) end(o Outcome) {
+	c.Loop = nil
 	c.settle(o)
 	c.release()
 }
 
 // Leave takes a peer out: its functions go, the calls that it hosts fail with invocation_stopped, the
-// calls that it made are dropped. It is complete when it returns, and doing it twice does nothing.
+// calls that it made are dropped. It is complete when it returns, and doing it twice does nothing. l is the
+// loop that the caller runs on, nil on a goroutine.
 func (r *Registry) Leave(l *loop.Loop, p *Peer) {
 	r.RemoveAll(p)
+	hosted, made := r.takeOut(p)
+	if len(hosted)+len(made) > 0 {
+		o := Outcome{Err: stopped(p)}
+		e := ending{at: telemetry.Now()}
+		r.explain(&e, o)
+		for _, c := range append(made, hosted...) {
+			if c.Caller == p {
+				c.Done = nil // it is not there to be told
+			}
+			c.Loop = l
+			c.close(o, &e)
+			c.release()
+		}
+	}
+	r.names.Release(p.span.Swap(0))
+}
+
+// takeOut empties the lists of a peer and lets it have no new calls.
+func (r *Registry) takeOut(p *Peer) (hosted, made []*Call) {
 	t := &r.calls
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	p.gone = true
-	var hosted, made []*Call
+	if p.nHosted > 0 {
+		hosted = make([]*Call, 0, p.nHosted)
+	}
 	for p.hosted != nil {
 		hosted = append(hosted, p.hosted)
 		t.take(p.hosted)
@@ -216,18 +240,7 @@ func (r *Registry) Leave(l *loop.Loop, p *Peer) {
 		made = append(made, p.made)
 		t.take(p.made)
 	}
-	t.mu.Unlock()
-	for _, c := range made {
-		c.Done = nil
-		c.end(l, Outcome{Err: stopped(p)})
-	}
-	for _, c := range hosted {
-		if c.Caller == p {
-			c.Done = nil
-		}
-		c.end(l, Outcome{Err: stopped(p)})
-	}
-	r.names.Release(p.span.Load())
+	return hosted, made
 }
 
 func stopped(p *Peer) *fault.Error {
