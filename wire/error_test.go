@@ -117,6 +117,24 @@ func TestExcerptOfALargeErrorIsShortText(t *testing.T) {
 	}
 }
 
+func TestExcerptIsCutBetweenRunes(t *testing.T) {
+	a := "[" + strings.Repeat("a", 300)
+	for _, c := range []struct{ in, want string }{
+		{a[:256], a[:256]},
+		{a[:257], a[:256] + "…"},
+		{a[:255] + "éz", a[:255] + "…"},
+		{a[:254] + "éz", a[:254] + "é…"},
+		{a[:254] + "€z", a[:254] + "…"},
+		{a[:253] + "\U0001f600z", a[:253] + "…"},
+		{a[:252] + "\U0001f600z", a[:252] + "\U0001f600…"},
+		{a[:250] + strings.Repeat("\x80", 20), a[:250] + "\ufffd\ufffd…"},
+	} {
+		if got := wire.ParseError([]byte(c.in)).Message; got != c.want {
+			t.Errorf("%d bytes %q: %q, want %q", len(c.in), c.in[250:], got[250:], c.want[250:])
+		}
+	}
+}
+
 func TestErrorGoesOverTheWireAndBack(t *testing.T) {
 	for _, e := range []*wire.Error{
 		nil, {}, {Code: "invocation_failed", Message: "kaboom"}, {Code: "X", Message: "a\"b\\\n\x00é", Stacktrace: "at\n\tb"},
@@ -177,6 +195,11 @@ func TestActions(t *testing.T) {
 		{`{"type":`, wire.ActionUnknown, ""},
 		{`{type:"void"}`, wire.ActionUnknown, ""},
 		{`{"typ`, wire.ActionUnknown, ""},
+		{`{`, wire.ActionUnknown, ""},
+		{`{ `, wire.ActionUnknown, ""},
+		{`{} `, wire.ActionUnknown, ""},
+		{` {"type":"void"} `, wire.ActionVoid, ""},
+		{`{"type":"void" } `, wire.ActionVoid, ""},
 	} {
 		a, queue := wire.ParseAction([]byte(c.raw))
 		if a != c.want || string(queue) != c.queue {

@@ -245,6 +245,28 @@ func TestZeroConfigHasBounds(t *testing.T) {
 	}
 }
 
+func TestBoundsOfOneByteAreBounds(t *testing.T) {
+	cfg := ws.Config{Role: ws.Client, MaxMessage: 1, HardMessage: 1}
+	got := toldBy(cfg, []byte{bin, 1, 'a', bin, 2, 'b', 'c'})
+	want := []happening{message(ws.Binary, "a"), failure(1009)}
+	if diff := compare(story{list: want}, story{list: got}, false); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestCodesHaveTheirNumbers holds the names to the registry.
+func TestCodesHaveTheirNumbers(t *testing.T) {
+	for code, want := range map[uint16]uint16{
+		ws.CloseNormal: 1000, ws.CloseGoingAway: 1001, ws.CloseProtocol: 1002, ws.CloseUnsupported: 1003,
+		ws.CloseNoStatus: 1005, ws.CloseAbnormal: 1006, ws.CloseInvalidText: 1007, ws.ClosePolicy: 1008,
+		ws.CloseTooBig: 1009, ws.CloseInternal: 1011, ws.CloseRestart: 1012, ws.CloseTryLater: 1013,
+	} {
+		if code != want {
+			t.Errorf("%d, want %d", code, want)
+		}
+	}
+}
+
 func TestTextIsChecked(t *testing.T) {
 	for s, want := range map[string]bool{
 		"": true, "plain": true, "κόσμε": true, "\U0010ffff": true, "\x00": true, "\ufffe": true,

@@ -120,6 +120,8 @@ func TestBadRequestsAreRefused(t *testing.T) {
 		{"control character in the target", head("GET /\x01 HTTP/1.1", goodHeaders...), 400},
 		{"byte over ASCII in the target", head("GET /\xc3\xa9 HTTP/1.1", goodHeaders...), 400},
 		{"empty line first", "\r\n" + head(get, goodHeaders...), 400},
+		{"a byte that begins no method", "\x00", 400},
+		{"TLS, first byte", "\x16", 400},
 		{"TLS", "\x16\x03\x01\x02\x00", 400},
 		{"line feeds alone in the head", "GET / HTTP/1.1\nHost: a\r\n\r\n", 400},
 		{"line feed in a value", head(get, but("", "X: a\nb")...), 400},
@@ -176,6 +178,28 @@ func TestHeadAtTheBoundIsTaken(t *testing.T) {
 	}
 	if _, _, err := ws.ParseRequest([]byte(in[:len(in)-4] + "a\r\n\r\n")); err == nil {
 		t.Error("a head one byte longer was taken")
+	}
+}
+
+func TestNamesOfHeadersAreTokens(t *testing.T) {
+	for c := range 256 {
+		in := head("GET / HTTP/1.1", "Host: a", string([]byte{'X', byte(c)})+": v")
+		_, _, err := ws.ParseRequest([]byte(in))
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		good := letter || c < 127 && strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) || c == ':'
+		if (err == nil) != good {
+			t.Errorf("byte %q in a name: %v", byte(c), err)
+		}
+		in = head("GET / HTTP/1.1", "Host: a", "X: a"+string([]byte{byte(c)})+"b")
+		_, _, err = ws.ParseRequest([]byte(in))
+		if good = c == '\t' || c >= ' ' && c != 127; (err == nil) != good {
+			t.Errorf("byte %q in a value: %v", byte(c), err)
+		}
+		in = head("GET /a"+string([]byte{byte(c)})+"b HTTP/1.1", "Host: a")
+		_, _, err = ws.ParseRequest([]byte(in))
+		if good = c > ' ' && c < 127 && c != '#'; (err == nil) != good {
+			t.Errorf("byte %q in a target: %v", byte(c), err)
+		}
 	}
 }
 
