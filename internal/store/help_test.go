@@ -38,8 +38,8 @@ func seed(t testing.TB) uint64 {
 }
 
 // must returns v, or ends the test.
-func must[T any](v T, err error) func(t testing.TB) T {
-	return func(t testing.TB) T {
+func must[T any](v T, err error) func(t failer) T {
+	return func(t failer) T {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)
@@ -48,7 +48,14 @@ func must[T any](v T, err error) func(t testing.TB) T {
 	}
 }
 
-func ok(t testing.TB, err error) {
+// failer is what a test and a rapid.T have in common.
+type failer interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+func ok(t failer, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ func loops(t *testing.T, scenario func(t *testing.T, mem *storetest.Mem, f *stor
 }
 
 // base makes the folder that the tests' logs are in.
-func base(t *testing.T, mem *storetest.Mem) {
+func base(t testing.TB, mem *storetest.Mem) {
 	t.Helper()
 	ok(t, mem.Mkdir("/data"))
 	ok(t, mem.SyncDir("/"))

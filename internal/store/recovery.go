@@ -291,7 +291,7 @@ func (r *recovery) walk(c *cursor, s *segment) error {
 		readable := f.seq > r.catalog.snapshot && f.seq >= r.catalog.floor
 		switch {
 		case f.kind == kindHole && c.next > r.catalog.floor:
-			r.opened.Lost = append(r.opened.Lost, LostError{From: f.seq, To: c.next - 1})
+			r.opened.Lost = append(r.opened.Lost, LostError{From: max(f.seq, r.catalog.floor), To: c.next - 1})
 		case f.kind == kindRecord && readable && r.replay != nil:
 			if err := r.replay(f.seq, payload); err != nil {
 				return fmt.Errorf("replay record %d: %w", f.seq, err)

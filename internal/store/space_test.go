@@ -1,0 +1,140 @@
+package store_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/plinth-run/plinth/internal/fault"
+	"github.com/plinth-run/plinth/internal/store"
+	"github.com/plinth-run/plinth/internal/store/storetest"
+)
+
+// mountTmpfs mounts a file system of the size for the test, or skips it where that is not possible.
+func mountTmpfs(t *testing.T, size string) string {
+	t.Helper()
+	if runtime.GOOS != "linux" || os.Getuid() != 0 {
+		t.Skip("needs root on Linux")
+	}
+	dir := t.TempDir()
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size="+size, "tmpfs", dir).CombinedOutput(); err != nil {
+		t.Skipf("mount: %v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+	return dir
+}
+
+func TestFullDiskFailsTheAppendAndNothingElse(t *testing.T) {
+	disk := mountTmpfs(t, "64k")
+	dir := filepath.Join(disk, "log")
+	l := open(t, store.OS(), dir, store.LogOptions{SegmentBytes: 16 << 10})
+	var last uint64
+	for n := uint64(1); ; n++ {
+		position, err := l.Append(t.Context(), record(n, 3000))
+		if err != nil {
+			if e := as[*store.SpaceError](t, err); e.Path == "" || fault.CodeOf(err) != "STORE_FULL" {
+				t.Fatalf("%+v", e)
+			}
+			is(t, err, syscall.ENOSPC)
+			break
+		}
+		last = position
+	}
+	if last < 5 || last > 21 {
+		t.Fatalf("full after %d records", last)
+	}
+	// It stays full, and whole, however often one tries.
+	for range 5 {
+		if _, err := l.Append(t.Context(), record(last+1, 9000)); err == nil {
+			t.Fatal("there was space after all")
+		}
+	}
+	readAll(t, l.Log, 1)
+	if l.Stats().Full != 6 {
+		t.Errorf("%d counted", l.Stats().Full)
+	}
+	// Space comes back: truncation needs a page for LOG, which the owner's ballast gives up here.
+	ok(t, os.Remove(segments(t, store.OS(), dir)[0]))
+	each(t, l.Log, last+1, last+2, 1000)
+	readAll(t, l.Log, 8)
+	ok(t, l.Truncate(8))
+	each(t, l.Log, last+3, last+4, 3000)
+	ok(t, l.stop())
+	l = open(t, store.OS(), dir, store.LogOptions{})
+	if o := l.Opened(); o.Last != last+4 || o.Torn != nil {
+		t.Fatalf("%+v", o)
+	}
+	readAll(t, l.Log, 8)
+}
+
+func TestFullDiskWhileOthersWaitAnswersEach(t *testing.T) {
+	mem := storetest.NewMem()
+	base(t, mem)
+	f := storetest.NewFault(mem, storetest.Variant{Err: syscall.ENOSPC, Half: true, Sticky: true, Only: storetest.Kind.Grows}, 0)
+	l := must(store.OpenLog(f, "/data/log", store.LogOptions{}))(t)
+	r := start(l)
+	each(t, l, 1, 3, 100)
+	f.Arm(1)
+	results := make(chan error, 50)
+	for range 50 {
+		ok(t, l.AppendAsync(record(9, 200), func(_ uint64, err error) { results <- err }))
+	}
+	for range 50 {
+		as[*store.SpaceError](t, <-results)
+	}
+	f.Heal()
+	each(t, l, 4, 6, 100)
+	ok(t, r.stop())
+	if last, err := keeps(mem, promise{acked: 6, sent: 6, floor: 1}); err != nil || last != 6 {
+		t.Fatal(last, err)
+	}
+}
+
+func TestFailedSyncIsTheEndOfTheLog(t *testing.T) {
+	mem := storetest.NewMem()
+	base(t, mem)
+	f := storetest.NewFault(mem, storetest.Variant{Err: syscall.EIO, Only: func(k storetest.Kind) bool { return k == storetest.Sync }}, 0)
+	l := must(store.OpenLog(f, "/data/log", store.LogOptions{}))(t)
+	r := start(l)
+	each(t, l, 1, 3, 100)
+	before := f.Count()
+	f.Arm(1) // fails once: a second sync would succeed, and lie
+	_, err := l.Append(t.Context(), record(4, 100))
+	if e := as[*store.FailedError](t, err); e.Op != "sync" || fault.CodeOf(err) != "STORE_FAILED" || !errors.Is(err, syscall.EIO) {
+		t.Fatalf("%+v", e)
+	}
+	<-l.Failed()
+	as[*store.FailedError](t, <-r.done)
+	r.done <- nil
+	if f.Count() != 1 || before == 0 {
+		t.Fatalf("%d syncs after the failed one", f.Count()-1)
+	}
+	for _, err := range []error{
+		l.AppendAsync([]byte("x"), nil), l.Truncate(2), l.Snapshot(2, snapshotOf(2)), l.Wait(t.Context(), 4),
+		func() error { _, err := l.Append(t.Context(), nil); return err }(),
+	} {
+		as[*store.FailedError](t, err)
+	}
+	readAll(t, l, 1) // what is durable can still be read
+}
+
+func TestFailedSyncOfASnapshotIsTheEndOfTheLog(t *testing.T) {
+	mem := storetest.NewMem()
+	base(t, mem)
+	f := storetest.NewFault(mem, storetest.Variant{Err: syscall.EIO, Only: func(k storetest.Kind) bool { return k == storetest.Sync }}, 0)
+	l := must(store.OpenLog(f, "/data/log", store.LogOptions{}))(t)
+	r := start(l)
+	each(t, l, 1, 3, 100)
+	f.Arm(1)
+	as[*store.FailedError](t, l.Snapshot(2, snapshotOf(2)))
+	as[*store.FailedError](t, <-r.done) // without anybody stopping it
+	r.done <- nil
+}
