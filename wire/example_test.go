@@ -22,11 +22,11 @@ func ExampleFrame_Append() {
 	f := wire.Frame{
 		Type:         wire.TypeInvocationResult,
 		InvocationID: []byte("i-1"),
-		FunctionID:   []byte("math::add"),
-		Error:        wire.AppendError(nil, &wire.Error{Code: wire.CodeInvocationFailed, Message: "no number"}),
+		Error:        wire.AppendError(nil, &wire.Error{Code: "X", Message: "no number"}),
 	}
 	fmt.Printf("%s\n", f.Append(nil))
-	// Output: {"type":"invocationresult","invocation_id":"i-1","function_id":"math::add","error":{"code":"invocation_failed","message":"no number"}}
+	// Output:
+	// {"type":"invocationresult","invocation_id":"i-1","error":{"code":"X","message":"no number"}}
 }
 
 func ExampleParseError() {
