@@ -41,7 +41,7 @@ func New(limit int64) *Budget {
 // Account is one user's share of the budget: what it holds, and what it was granted in advance.
 type Account struct {
 	used    atomic.Int64 // by the owner
-	granted atomic.Int64 // from the budget, and at least used but for a moment within Take; written under Budget.mu
+	granted atomic.Int64 // from the budget, at least used but for a moment within Take; written under mu
 	_       [48]byte     // accounts of two loops stay off each other's cache line
 
 	budget  *Budget

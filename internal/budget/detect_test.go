@@ -44,7 +44,8 @@ func TestDetectReadsTheTightestBound(t *testing.T) {
 			"proc/self/cgroup":                           "4:hugetlb,memory:/\n",
 			"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"}, 0, gib / 4 * 3,
 			"three quarters of the machine"},
-		"outside of the namespace": {map[string]string{"proc/meminfo": machine8, "proc/self/cgroup": "0::/../../x\n",
+		"outside of the namespace": {map[string]string{"proc/meminfo": machine8,
+			"proc/self/cgroup":           "0::/../../x\n",
 			"sys/fs/cgroup/x/memory.max": "1073741824\n"}, 0, gib / 4 * 3, "three quarters of the cgroup"},
 		"nonsense": {map[string]string{"proc/meminfo": "MemTotal: x kB\nMemTotal: 99999999999999999999 kB\n",
 			"proc/self/cgroup": "0\n::::\n0::\x00\n", "sys/fs/cgroup/memory.max": "-4\n"}, 0, fallback,
@@ -70,7 +71,8 @@ func TestDetectFindsSomethingHere(t *testing.T) {
 
 func TestSizesAreReadInAllTheirForms(t *testing.T) {
 	for text, want := range map[string]int64{
-		"0": 0, "17": 17, "17B": 17, " 256MiB ": 256 << 20, "2GiB": 2 << 30, "1g": 1 << 30, "1G": 1 << 30, "64k": 64 << 10,
+		"0": 0, "17": 17, "17B": 17, " 256MiB ": 256 << 20, "2GiB": 2 << 30, "1g": 1 << 30, "1G": 1 << 30,
+		"64k":    64 << 10,
 		"1.5GiB": 3 << 29, "0.5m": 1 << 19, ".5k": 512, "3.k": 3072, "1TiB": 1 << 40, "1t": 1 << 40, "2kB": 2000,
 		"3 MB": 3e6, "1GB": 1e9, "1tb": 1e12, "9223372036854775807": math.MaxInt64,
 	} {
@@ -83,7 +85,8 @@ func TestSizesAreReadInAllTheirForms(t *testing.T) {
 func TestBadSizesSayWhy(t *testing.T) {
 	for text, want := range map[string]SizeReason{
 		"": SizeEmpty, "  ": SizeEmpty, "x": SizeNumber, "-1": SizeNumber, "+1": SizeNumber, ".": SizeNumber,
-		".k": SizeNumber, "1.2.3": SizeNumber, "1e3": SizeUnit, "1x": SizeUnit, "1 Gi B": SizeUnit, "1GiBB": SizeUnit,
+		".k": SizeNumber, "1.2.3": SizeNumber, "1e3": SizeUnit, "1x": SizeUnit, "1 Gi B": SizeUnit,
+		"1GiBB":               SizeUnit,
 		"9223372036854775808": SizeTooLarge, "99999999t": SizeTooLarge, "99999999999999999999999": SizeTooLarge,
 	} {
 		_, err := ParseSize(text)
@@ -100,8 +103,9 @@ func TestBadSizesSayWhy(t *testing.T) {
 }
 
 func TestFormattedSizeReadsBack(t *testing.T) {
-	for n, want := range map[int64]string{0: "0B", 1: "1B", 1536: "1536B", 64 << 10: "64KiB", 256 << 20: "256MiB",
-		3 << 29: "1536MiB", 1 << 40: "1TiB", 1 << 50: "1024TiB"} {
+	for n, want := range map[int64]string{0: "0B", 1: "1B", 1536: "1536B", 64 << 10: "64KiB",
+		256 << 20: "256MiB",
+		3 << 29:   "1536MiB", 1 << 40: "1TiB", 1 << 50: "1024TiB"} {
 		if got := FormatSize(n); got != want {
 			t.Errorf("%d: got %s, want %s", n, got, want)
 		}

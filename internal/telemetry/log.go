@@ -111,11 +111,11 @@ func (l *Logs) Record(e *Log) {
 	if e.Cut || len(short[1]) < len(e.Body) {
 		flags = flagCut
 	}
-	if size+len(attributes)+len(resource) > maxLogRecord && len(resource) > 0 {
-		resource, flags = nil, flagCut
-	}
 	if size+len(attributes) > maxLogRecord {
 		attributes, flags = nil, flagCut
+	}
+	if size+len(attributes)+len(resource) > maxLogRecord {
+		resource, flags = nil, flagCut
 	}
 	size = (size + len(attributes) + len(resource) + 7) &^ 7
 	r := &l.ring

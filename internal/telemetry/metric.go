@@ -163,6 +163,7 @@ func (m *Metrics) Collector(f func(w io.Writer)) {
 func (m *Metrics) WritePrometheus(w io.Writer) {
 	m.WriteOwn(w)
 	metrics.WriteProcessMetrics(w)
+	metrics.WriteFDMetrics(w)
 }
 
 // WriteOwn is WritePrometheus without the figures of the process.
