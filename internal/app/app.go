@@ -13,7 +13,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"runtime/debug"
 
 	"github.com/plinth-run/plinth/internal/budget"
 	"github.com/plinth-run/plinth/internal/engine"
@@ -63,8 +62,7 @@ func Open(ctx context.Context, cfg *house.Config, o Options) (a *App, err error)
 	if a.limit == 0 {
 		a.limit, a.from = budget.Detect()
 	}
-	debug.SetMemoryLimit(a.limit)
-	a.budget = budget.New(a.limit)
+	a.budget = budget.Apply(a.limit)
 
 	spans, logs := telemetry.NewSpans(cfg.Int(KeySpans)), telemetry.NewLogs(cfg.Int(KeyLogs))
 	spanAccount := a.budget.Account("telemetry.spans", 10, spans.Shed)
