@@ -197,6 +197,7 @@ func TestActions(t *testing.T) {
 		{`{"typ`, wire.ActionUnknown, ""},
 		{`{`, wire.ActionUnknown, ""},
 		{`{ `, wire.ActionUnknown, ""},
+		{` `, wire.ActionUnknown, ""},
 		{`{} `, wire.ActionUnknown, ""},
 		{` {"type":"void"} `, wire.ActionVoid, ""},
 		{`{"type":"void" } `, wire.ActionVoid, ""},

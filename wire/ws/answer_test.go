@@ -130,7 +130,8 @@ func TestRefusedClientKnowsWhy(t *testing.T) {
 	defer conn.Close()
 	_, err := ws.ClientHandshake(conn, "a", "/", nil)
 	var refusal *ws.HandshakeError
-	if !errors.As(err, &refusal) || refusal.Status != 401 || !strings.Contains(refusal.Reason, "no such  key") {
+	if !errors.As(err, &refusal) || refusal.Status != 401 ||
+		refusal.Reason != "refused with 401: no such  key" {
 		t.Errorf("error %v", err)
 	}
 	if err == nil || !strings.Contains(err.Error(), "401") {
