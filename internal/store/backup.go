@@ -25,13 +25,14 @@ type Piece struct {
 }
 
 // Source is what can be backed up while it is in use: a Log, a Room's small files, a database elsewhere.
-// Backup calls fn once with files that belong together. Writers go on meanwhile; what they write is not in it.
+// Backup calls fn once with files that belong together. Writers go on meanwhile; what they write is not in
+// it.
 type Source interface {
 	Backup(ctx context.Context, fn func([]Piece) error) error
 }
 
-// Backup hands fn a consistent view of the log: the newest snapshot and every record that is durable now. No file
-// of the view is removed before fn returns. Writers are not stopped.
+// Backup hands fn a consistent view of the log: the newest snapshot and every record that is durable now. No
+// file of the view is removed before fn returns. Writers are not stopped.
 func (l *Log) Backup(ctx context.Context, fn func([]Piece) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("store: backup: %w", err)
@@ -125,8 +126,8 @@ func (r *Room) Backup(ctx context.Context, fn func([]Piece) error) error {
 	return fn(pieces)
 }
 
-// ownFile reports whether the file starts like one of WriteFile's. Others, databases above all, cannot be copied
-// while they are in use and have a Source of their own.
+// ownFile reports whether the file starts like one of WriteFile's. Others, databases above all, cannot be
+// copied while they are in use and have a Source of their own.
 func ownFile(fs FS, path string) (bool, error) {
 	f, err := fs.Open(path, os.O_RDONLY)
 	if err != nil {
@@ -156,9 +157,9 @@ type ManifestFile struct {
 
 const manifestName = "MANIFEST"
 
-// Backup copies the sources, keyed by their folder relative to the data folder ("engine", "engine/queue"), into
-// the folder target, which must be new or empty and lie outside of the data folder. Each source is consistent in
-// itself. The copy has the shape of a data folder; VERSION and MANIFEST come with it.
+// Backup copies the sources, keyed by their folder relative to the data folder ("engine", "engine/queue"),
+// into the folder target, which must be new or empty and lie outside of the data folder. Each source is
+// consistent in itself. The copy has the shape of a data folder; VERSION and MANIFEST come with it.
 func (d *Dir) Backup(ctx context.Context, target string, sources map[string]Source) (Manifest, error) {
 	target, err := filepath.Abs(target)
 	if err != nil {
@@ -213,7 +214,8 @@ func (f fixed) Backup(_ context.Context, fn func([]Piece) error) error { return 
 
 // local reports whether a slash path stays inside of the folder that it is relative to.
 func local(name string) bool {
-	return name == path.Clean(name) && filepath.IsLocal(filepath.FromSlash(name)) && !strings.Contains(name, "\\")
+	return name == path.Clean(name) && filepath.IsLocal(filepath.FromSlash(name)) &&
+		!strings.Contains(name, "\\")
 }
 
 // emptyDir makes sure that there is an empty folder at path, durably.

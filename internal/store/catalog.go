@@ -14,7 +14,8 @@ type point struct {
 	off int64
 }
 
-// pointEvery is how far, in bytes, two points of a segment are apart at least: what a reader may have to skip.
+// pointEvery is how far, in bytes, two points of a segment are apart at least: what a reader may have to
+// skip.
 const pointEvery = 64 << 10
 
 // segment is one file of the log as readers see it.
@@ -93,7 +94,8 @@ func (c *catalog) locate(position uint64) (segment, point, error) {
 	case position == c.durable+1:
 		return segment{}, point{}, io.EOF
 	case position > c.durable:
-		return segment{}, point{}, fmt.Errorf("store: position %d, the last is %d: %w", position, c.durable, ErrAhead)
+		return segment{}, point{}, fmt.Errorf("store: position %d, the last is %d: %w", position, c.durable,
+			ErrAhead)
 	}
 	i := sort.Search(len(c.segments), func(i int) bool { return c.segments[i].first > position }) - 1
 	s := c.segments[i]

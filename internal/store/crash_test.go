@@ -25,8 +25,8 @@ type promise struct {
 	snapshot uint64 // position of the newest snapshot that was acknowledged
 }
 
-// workload drives a log from its own goroutine, which makes every run of a seed the same: the completion of the
-// last record of a group sends the next group. It calls cut before every operation on the file system.
+// workload drives a log from its own goroutine, which makes every run of a seed the same: the completion of
+// the last record of a group sends the next group. It calls cut before every operation on the file system.
 type workload struct {
 	t   *testing.T
 	r   *rand.Rand
@@ -118,7 +118,8 @@ func (w *workload) run(cut func()) {
 	}
 }
 
-// keeps opens the log that a crash left and reports what it breaks of the promise. It returns the last position.
+// keeps opens the log that a crash left and reports what it breaks of the promise. It returns the last
+// position.
 func keeps(mem *storetest.Mem, p promise) (last uint64, err error) {
 	next := uint64(0)
 	opts := crashOptions
@@ -269,7 +270,7 @@ func TestAckedRecordSurvivesPowerCut(t *testing.T) {
 			return
 		}
 	}
-	t.Logf("%d runs: %d cuts, %d of them with a second in the recovery, and %d kills: 0 lost, 0 corrupt, 0 failed starts",
+	t.Logf("%d runs: %d cuts, %d with a second in the recovery, %d kills: 0 lost, 0 corrupt, 0 failed starts",
 		runs, total.power, total.twice, total.killed)
 }
 

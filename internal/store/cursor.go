@@ -101,9 +101,9 @@ func (c *cursor) at(off int64, n int) ([]byte, error) {
 	return nil, fmt.Errorf("read at byte %d: %w", off, err)
 }
 
-// search looks, from the frame boundary at off on, for a frame that accept takes, and returns its place; -1 when
-// there is none. A candidate needs a number that a frame behind this point can have and a right header checksum,
-// which takes the salt of the log to forge.
+// search looks, from the frame boundary at off on, for a frame that accept takes, and returns its place; -1
+// when there is none. A candidate needs a number that a frame behind this point can have and a right header
+// checksum, which takes the salt of the log to forge.
 func (c *cursor) search(off int64, accept func(frame, int64) (bool, error)) (frame, int64, error) {
 	first := c.next
 	for ; off+frameHead <= c.end; off += frameAlign {
@@ -132,7 +132,8 @@ func (c *cursor) proven() (bool, error) {
 	if c.proof >= c.next {
 		return true, nil
 	}
-	_, at, err := c.search(c.off+frameAlign, func(f frame, _ int64) (bool, error) { return f.durable() >= c.next, nil })
+	later := func(f frame, _ int64) (bool, error) { return f.durable() >= c.next, nil }
+	_, at, err := c.search(c.off+frameAlign, later)
 	return at >= 0, err
 }
 
@@ -147,8 +148,8 @@ func (c *cursor) resume() (frame, int64, error) {
 	})
 }
 
-// lastByte returns the offset behind the last byte from off on that is not zero: zeros at the end of a file are
-// space that the file system gave, not bytes that anybody wrote.
+// lastByte returns the offset behind the last byte from off on that is not zero: zeros at the end of a file
+// are space that the file system gave, not bytes that anybody wrote.
 func (c *cursor) lastByte(off int64) (int64, error) {
 	last := off
 	for at := off; at < c.end; {

@@ -32,7 +32,7 @@ func (e *LockedError) Error() string {
 	if e.PID > 0 {
 		who = fmt.Sprintf("process %d", e.PID)
 	}
-	return fmt.Sprintf("store: the data folder %s is in use by %s: stop it, or use another folder", e.Dir, who)
+	return fmt.Sprintf("store: the data folder %s is in use by %s: stop it or use another folder", e.Dir, who)
 }
 
 // Unwrap gives the kind Conflict.
@@ -47,8 +47,8 @@ type UnwritableError struct {
 }
 
 func (e *UnwritableError) Error() string {
-	return fmt.Sprintf("store: cannot write the data folder %s: %v: make it a folder that this user may write "+
-		"(mode 0700, on a writable disk with free space), or use another one", e.Path, e.Err)
+	return fmt.Sprintf("store: cannot write the data folder %s: %v: make it a folder that this user may "+
+		"write (mode 0700, on a writable disk with free space), or use another one", e.Path, e.Err)
 }
 
 // Unwrap gives the kind Unavailable and the cause.
@@ -71,8 +71,8 @@ func (e *SchemaError) Error() string {
 		what = "the room " + e.Room
 	}
 	return fmt.Sprintf("store: %s in %s has schema %d, written by version %s; this program knows schema %d: "+
-		"run that version or a newer one, or restore a backup from before", what, e.Path, e.Schema, e.WrittenBy,
-		e.Known)
+		"run that version or a newer one, or restore a backup from before", what, e.Path, e.Schema,
+		e.WrittenBy, e.Known)
 }
 
 // Unwrap gives the kind Conflict.
@@ -105,7 +105,8 @@ type FailedError struct {
 }
 
 func (e *FailedError) Error() string {
-	return fmt.Sprintf("store: %s %s failed, so what is on disk is unknown until the next start: %v", e.Op, e.Path, e.Err)
+	return fmt.Sprintf("store: %s %s failed, so what is on disk is unknown until the next start: %v", e.Op,
+		e.Path, e.Err)
 }
 
 // Unwrap gives the kind Unavailable and the cause.
@@ -174,8 +175,8 @@ func (e *LostError) Unwrap() error {
 
 // full reports whether err says that space, quota or a size limit ran out: the errors that time may mend.
 func full(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) ||
-		diskFull(err)
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
+		errors.Is(err, syscall.EFBIG) || diskFull(err)
 }
 
 // scarce reports whether err says that descriptors ran out.

@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// MaxFile bounds the content of WriteFile and ReadFile, in bytes. Snapshots of a log stream and have no bound.
+// MaxFile bounds the content of WriteFile and ReadFile, in bytes. Snapshots of a log stream and have no
+// bound.
 const MaxFile = 64 << 20
 
 // temporary is the ending of files that are being written. Whatever has it after a start is removed.
@@ -47,12 +48,14 @@ func parseEnvelope(b []byte) (version uint32, size int64, sum uint32, ok bool) {
 	return version, size, sum, bytes.Equal(same, b)
 }
 
-// WriteFile replaces the file at path by content, durably and whole: after a crash the old file is there or the
-// new one. At most MaxFile bytes. Two calls for the same path must not run at once. The errors are *SpaceError
-// (the old file stays), *FailedError (a sync failed: the owner must stop), *SizeError, or the operation's own.
+// WriteFile replaces the file at path by content, durably and whole: after a crash the old file is there or
+// the new one. At most MaxFile bytes. Two calls for the same path must not run at once. The errors are
+// *SpaceError (the old file stays), *FailedError (a sync failed: the owner must stop), *SizeError, or the
+// operation's own.
 func WriteFile(fs FS, path string, version uint32, content []byte) error {
 	if len(content) > MaxFile {
-		return fmt.Errorf("store: write file %s: %w", path, &SizeError{Size: int64(len(content)), Max: MaxFile})
+		err := &SizeError{Size: int64(len(content)), Max: MaxFile}
+		return fmt.Errorf("store: write file %s: %w", path, err)
 	}
 	return writeStream(fs, path, version, func(w io.Writer) error {
 		_, err := w.Write(content)
@@ -219,8 +222,9 @@ func sumOf(r io.Reader, size int64) (crc uint32, err error) {
 	}
 }
 
-// makePath creates the folder and the parents that it needs, durably, and reports whether it had to. All entries
-// down to the folder are synced even when they were there: whoever made them may have been killed before that.
+// makePath creates the folder and the parents that it needs, durably, and reports whether it had to. All
+// entries down to the folder are synced even when they were there: whoever made them may have been killed
+// before that.
 func makePath(fs FS, dir string) (created bool, err error) {
 	if _, err := fs.List(dir); err != nil && !isNotExist(err) {
 		return false, fmt.Errorf("store: list %s: %w", dir, err)

@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -31,8 +30,8 @@ func put(t failer, fs store.FS, name string, b []byte) {
 	ok(t, f.Close())
 }
 
-// sample returns a log at rest: three segments with the records 7 to 23, of which 9 and on are readable, and a
-// snapshot at 8.
+// sample returns a log at rest: three segments with the records 7 to 23, of which 9 and on are readable, and
+// a snapshot at 8.
 func sample(t testing.TB) *storetest.Mem {
 	t.Helper()
 	mem := storetest.NewMem()
@@ -50,9 +49,9 @@ func sample(t testing.TB) *storetest.Mem {
 	return mem
 }
 
-// TestFlippedByteIsNoticed flips bits of every byte of every file of a log that was closed in order. Each must be
-// damage: after a closed log nothing passes for an interrupted write, because the mark at its end proves the rest.
-// The mark itself is the one thing whose loss does no harm.
+// TestFlippedByteIsNoticed flips a bit of every byte of every file of a log that was closed in order. Each
+// must be damage: after a closed log nothing passes for an interrupted write, because the mark at its end
+// proves the rest. The mark itself is the one thing whose loss does no harm.
 func TestFlippedByteIsNoticed(t *testing.T) {
 	mem := sample(t)
 	p := promise{acked: 23, sent: 23, floor: 9, snapshot: 8}
@@ -62,28 +61,27 @@ func TestFlippedByteIsNoticed(t *testing.T) {
 		name := "/data/log/" + e.Name
 		whole := content(t, mem, name)
 		for i := range whole {
-			for _, mask := range []byte{1 << (i % 8), 0xff} {
-				bad := slices.Clone(whole)
-				bad[i] ^= mask
-				put(t, mem, name, bad)
-				_, err := keeps(mem.Clone(), p)
-				if err == nil && name == last[len(last)-1] && i >= len(whole)-store.FrameHead {
-					harmless++
-					continue
-				}
-				if _, is := errors.AsType[*store.DamageError](err); !is {
-					t.Fatalf("%s, byte %d ^ %#x: %v", name, i, mask, err)
-				}
-				noticed++
+			bad := slices.Clone(whole)
+			bad[i] ^= 1 << (i % 8)
+			put(t, mem, name, bad)
+			_, err := keeps(mem, p) // which changes nothing where it finds damage
+			if err == nil && name == last[len(last)-1] && i >= len(whole)-store.FrameHead {
+				harmless++
+				continue
 			}
+			if _, is := errors.AsType[*store.DamageError](err); !is {
+				t.Fatalf("%s, byte %d: %v", name, i, err)
+			}
+			noticed++
 		}
 		put(t, mem, name, whole)
 	}
 	t.Logf("%d flips noticed, %d of the closing mark harmless, 0 wrong", noticed, harmless)
 }
 
-// TestFlippedByteAfterAKillIsNoticedOrReported does the same to a log whose process was killed while records were
-// on their way: what cannot be told from an interrupted write is cut off and reported, and nothing else is.
+// TestFlippedByteAfterAKillIsNoticedOrReported does the same to a log whose process was killed while records
+// were on their way: what cannot be told from an interrupted write is cut off and reported, and nothing else
+// is.
 func TestFlippedByteAfterAKillIsNoticedOrReported(t *testing.T) {
 	mem := storetest.NewMem()
 	base(t, mem)
@@ -210,7 +208,8 @@ func TestHugeLengthIsNotBelieved(t *testing.T) {
 	for _, length := range []uint32{1 << 28, 1<<28 - 1, 1<<30 - 1, 1 << 31, 1<<32 - 1} {
 		bad := slices.Clone(whole)
 		at := store.SegmentHead
-		bad[at+4], bad[at+5], bad[at+6], bad[at+7] = byte(length), byte(length>>8), byte(length>>16), byte(length>>24)
+		bad[at+4], bad[at+5], bad[at+6], bad[at+7] = byte(length), byte(length>>8), byte(length>>16),
+			byte(length>>24)
 		put(t, mem, name, bad)
 		allocated := testing.AllocsPerRun(1, func() {
 			_, err := store.OpenLog(mem, "/data/log", store.LogOptions{})
@@ -233,8 +232,8 @@ func TestHugeLengthIsNotBelieved(t *testing.T) {
 	}
 }
 
-// TestRecordMayHoldALog puts the bytes of a log into a log as one record, and cuts it off in the middle: frames in
-// a payload are no proof of anything.
+// TestRecordMayHoldALog puts the bytes of a log into a log as one record, and cuts it off in the middle:
+// frames in a payload are no proof of anything.
 func TestRecordMayHoldALog(t *testing.T) {
 	mem := storetest.NewMem()
 	base(t, mem)
@@ -275,13 +274,14 @@ func TestReaderNoticesDamageUnderWay(t *testing.T) {
 	for want := uint64(1); ; want++ {
 		p, b, err := r.Next()
 		if err != nil {
-			if e := as[*store.DamageError](t, err); e.File != name || e.Offset > 150_000 || e.Offset < 148_000 {
+			if e := as[*store.DamageError](t, err); e.File != name || e.Offset > 150_000 ||
+				e.Offset < 148_000 {
 				t.Fatalf("%+v", e)
 			}
 			break
 		}
 		if n, good := number(b); !good || n != want || p != want {
-			t.Fatal(fmt.Sprintf("position %d holds %.30q", p, b))
+			t.Fatalf("position %d holds %.30q", p, b)
 		}
 	}
 	ok(t, r.Close())

@@ -42,8 +42,9 @@ func (osFS) Persistence(path string) string {
 	case unix.TMPFS_MAGIC, unix.RAMFS_MAGIC:
 		return "memory (tmpfs): gone when the machine or the container stops"
 	case unix.OVERLAYFS_SUPER_MAGIC:
-		return "overlay (a container's own layer): gone when the container is removed; mount a volume to keep it"
-	case unix.NFS_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.V9FS_MAGIC:
+		return "overlay (a container's own layer): gone when the container is removed; mount a volume"
+	case unix.NFS_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC,
+		unix.V9FS_MAGIC:
 		return "network (a remote file system): as durable as the server behind it"
 	}
 	return fmt.Sprintf("disk (file system type %#x)", uint32(s.Type))

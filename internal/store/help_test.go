@@ -79,8 +79,8 @@ func is(t testing.TB, err, want error) {
 	}
 }
 
-// record returns a record of its own content: its number, padded to about size bytes, and a checksum, so that a
-// record that is read can be told from every other and from damage.
+// record returns a record of its own content: its number, padded to about size bytes, and a checksum, so that
+// a record that is read can be told from every other and from damage.
 func record(n uint64, size int) []byte {
 	b := fmt.Appendf(nil, "record %d ", n)
 	for len(b) < size-9 {
@@ -156,8 +156,8 @@ func each(t testing.TB, l *store.Log, from, to uint64, size int) {
 	}
 }
 
-// readAll reads the log from a position to its end and checks that every record is the one of its position. It
-// returns the last position.
+// readAll reads the log from a position to its end and checks that every record is the one of its position.
+// It returns the last position.
 func readAll(t testing.TB, l *store.Log, from uint64) uint64 {
 	t.Helper()
 	last, err := scan(l, from)

@@ -20,8 +20,8 @@ const childEnv = "PLINTH_STORE_CHILD"
 // killWriters is how many goroutines of the child append at once.
 const killWriters = 8
 
-// child appends, and prints a line for every acknowledgement: "ack <position> <number>" for a record, "cut <position>"
-// before a truncation.
+// child appends, and prints a line for every acknowledgement: "ack <position> <number>" for a record, "cut
+// <position>" before a truncation.
 func child() int {
 	l, err := store.OpenLog(store.OS(), os.Getenv(childEnv), store.LogOptions{SegmentBytes: 16 << 10})
 	if err != nil {
@@ -84,7 +84,8 @@ func TestAckedRecordSurvivesKill(t *testing.T) {
 			line := lines.Text()
 			if _, err := fmt.Sscanf(line, "ack %d %d", &position, &n); err == nil {
 				if old, twice := acked[position]; twice {
-					t.Fatalf("round %d: position %d was acknowledged for %d and for %d", round, position, old, n)
+					t.Fatalf("round %d: position %d was acknowledged for %d and for %d", round, position, old,
+						n)
 				}
 				acked[position] = n
 			} else if _, err := fmt.Sscanf(line, "cut %d", &position); err == nil {
@@ -122,7 +123,8 @@ func TestAckedRecordSurvivesKill(t *testing.T) {
 				continue
 			}
 			if got, there := found[position]; !there || got != n {
-				t.Fatalf("round %d: position %d was acknowledged for %d and holds %d (%v)", round, position, n, got, there)
+				t.Fatalf("round %d: position %d was acknowledged for %d and holds %d (%v)", round, position,
+					n, got, there)
 			}
 			kept++
 		}

@@ -24,13 +24,14 @@ type LogOptions struct {
 	// Gather is the longest time that a write waits for as many records as the last one had. Zero is 2 ms,
 	// negative is not at all. A log with one appender at a time never waits.
 	Gather time.Duration
-	// Snapshot gets the newest snapshot while the log is opened, before any record. It need not read to the end.
+	// Snapshot gets the newest snapshot while the log is opened, before any record. It need not read to the
+	// end.
 	Snapshot func(position uint64, r io.Reader) error
 	// Replay gets the readable records behind the snapshot while the log is opened, in order. The record is
 	// valid during the call. When OpenLog then fails, what it was given must be thrown away.
 	Replay func(position uint64, record []byte) error
-	// Salvage opens a damaged log all the same: what is whole is kept at its positions, the files as they were
-	// stay beside it with the ending .damaged, and what is lost is reported.
+	// Salvage opens a damaged log all the same: what is whole is kept at its positions, the files as they
+	// were stay beside it with the ending .damaged, and what is lost is reported.
 	Salvage bool
 }
 
@@ -51,7 +52,7 @@ func (o *LogOptions) fill() error {
 	}
 	if o.SegmentBytes < 4<<10 || o.RecordBytes < 1 || o.RecordBytes > MaxRecord || o.QueueRecords < 1 ||
 		o.QueueRecords > 1<<24 || o.QueueBytes < 1 || o.QueueBytes > 1<<30 {
-		return fmt.Errorf("store: open log: a bound is out of its range: %d segment, %d record, %d and %d queue",
+		return fmt.Errorf("store: open log: a bound is out of range: %d segment, %d record, %d and %d queue",
 			o.SegmentBytes, o.RecordBytes, o.QueueRecords, o.QueueBytes)
 	}
 	return nil
@@ -85,8 +86,8 @@ type LogStats struct {
 	Full    uint64 // failed because the disk was full
 }
 
-// Log is an append-only log of records. A record's position is its sequence number: the first is 1, and there is
-// no gap. Everything but Run and Close may be used from any goroutine at once.
+// Log is an append-only log of records. A record's position is its sequence number: the first is 1, and there
+// is no gap. Everything but Run and Close may be used from any goroutine at once.
 type Log struct {
 	fs     FS
 	dir    string
@@ -120,9 +121,9 @@ const (
 	ended
 )
 
-// OpenLog opens the log in the folder dir and creates it where it is missing. It checks every byte that can be
-// read, cuts off an interrupted write at the end, and refuses damage with a *DamageError. Nothing is appended
-// before Run; a log that is never run must be closed.
+// OpenLog opens the log in the folder dir and creates it where it is missing. It checks every byte that can
+// be read, cuts off an interrupted write at the end, and refuses damage with a *DamageError. Nothing is
+// appended before Run; a log that is never run must be closed.
 func OpenLog(fs FS, dir string, opts LogOptions) (*Log, error) {
 	if err := opts.fill(); err != nil {
 		return nil, err
@@ -195,9 +196,9 @@ func newWaiter() *waiter {
 }
 
 // Append stores the record and returns its position when it is durable. It waits while the queue is full. The
-// record is copied before Append returns in any way. The errors are *SizeError, *SpaceError and ErrClosed, after
-// which nothing of the record is in the log; *FailedError, after which it may or may not be; and the error of
-// ctx, after which it may still become durable.
+// record is copied before Append returns in any way. The errors are *SizeError, *SpaceError and ErrClosed,
+// after which nothing of the record is in the log; *FailedError, after which it may or may not be; and the
+// error of ctx, after which it may still become durable.
 func (l *Log) Append(ctx context.Context, record []byte) (uint64, error) {
 	w := l.waiters.Get().(*waiter)
 	if err := l.queue.putWait(ctx, record, w.done); err != nil {
@@ -229,7 +230,8 @@ func (l *Log) AppendAsync(record []byte, done func(position uint64, err error)) 
 	return nil
 }
 
-// Failed is closed when the log has failed for good. Run returns the reason to its owner, which stops the process.
+// Failed is closed when the log has failed for good. Run returns the reason to its owner, which stops the
+// process.
 func (l *Log) Failed() <-chan struct{} { return l.failed }
 
 // fail ends the log for good, with the first reason.
@@ -308,8 +310,8 @@ func (l *Log) Truncate(before uint64) error {
 }
 
 // Snapshot stores what write writes as the state after the record at position, durably, in the place of the
-// older snapshot. The next OpenLog hands it over before the records behind it; Truncate(position+1) may follow.
-// Positions of snapshots grow. A failure leaves the older snapshot.
+// older snapshot. The next OpenLog hands it over before the records behind it; Truncate(position+1) may
+// follow. Positions of snapshots grow. A failure leaves the older snapshot.
 func (l *Log) Snapshot(position uint64, write func(w io.Writer) error) error {
 	l.trim.Lock()
 	defer l.trim.Unlock()
@@ -318,12 +320,14 @@ func (l *Log) Snapshot(position uint64, write func(w io.Writer) error) error {
 	case position > durable:
 		return fmt.Errorf("store: snapshot at %d, the last is %d: %w", position, durable, ErrAhead)
 	case position <= newest || position+1 < floor:
-		return fmt.Errorf("store: snapshot at %d: %w", position, &GoneError{Position: position, First: max(newest+1, floor)})
+		gone := &GoneError{Position: position, First: max(newest+1, floor)}
+		return fmt.Errorf("store: snapshot at %d: %w", position, gone)
 	}
 	if err := l.use(); err != nil {
 		return fmt.Errorf("store: snapshot: %w", err)
 	}
-	if err := l.check(writeStream(l.fs, fileName(l.dir, position, snapshotExt), snapshotForm, write)); err != nil {
+	path := fileName(l.dir, position, snapshotExt)
+	if err := l.check(writeStream(l.fs, path, snapshotForm, write)); err != nil {
 		return fmt.Errorf("store: snapshot: %w", err)
 	}
 	l.catalog.setSnapshot(position)
@@ -364,7 +368,8 @@ func readMeta(fs FS, dir string) (m meta, err error) {
 		return m, err
 	}
 	n, err := fmt.Sscanf(string(b), metaForm, &m.salt, &m.floor)
-	if n != 2 || err != nil || version != 1 || m.floor == 0 || fmt.Sprintf(metaForm, m.salt, m.floor) != string(b) {
+	if n != 2 || err != nil || version != 1 || m.floor == 0 ||
+		fmt.Sprintf(metaForm, m.salt, m.floor) != string(b) {
 		return m, &DamageError{File: path, Reason: "is not the file that it should be"}
 	}
 	return m, nil

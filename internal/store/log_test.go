@@ -81,7 +81,8 @@ func TestRecordOverTheLimitIsRefused(t *testing.T) {
 		t.Fatalf("%+v, kind %v", e, fault.KindOf(err))
 	}
 	as[*store.SizeError](t, l.AppendAsync(make([]byte, 101), nil))
-	if _, err := store.OpenLog(storetest.NewMem(), "/log", store.LogOptions{RecordBytes: store.MaxRecord + 1}); err == nil {
+	if _, err := store.OpenLog(storetest.NewMem(), "/log",
+		store.LogOptions{RecordBytes: store.MaxRecord + 1}); err == nil {
 		t.Fatal("a log may not take records over MaxRecord")
 	}
 }
@@ -376,7 +377,9 @@ func TestSnapshotComesBeforeTheRecordsBehindIt(t *testing.T) {
 	}
 	ok(t, l.Snapshot(100, func(w io.Writer) error { return nil }))
 	names := must(store.OS().List(dir))(t)
-	if slices.ContainsFunc(names, func(e store.Entry) bool { return e.Name == fmt.Sprintf("%020d.snap", 60) }) {
+	if slices.ContainsFunc(names, func(e store.Entry) bool {
+		return e.Name == fmt.Sprintf("%020d.snap", 60)
+	}) {
 		t.Fatalf("the old snapshot is still there: %v", names)
 	}
 }
@@ -388,9 +391,11 @@ func TestErrorOfReplayFailsTheOpening(t *testing.T) {
 	ok(t, l.Snapshot(1, func(w io.Writer) error { return nil }))
 	ok(t, l.stop())
 	broken := errors.New("broken")
-	_, err := store.OpenLog(mem, "/log", store.LogOptions{Replay: func(uint64, []byte) error { return broken }})
+	replay := func(uint64, []byte) error { return broken }
+	_, err := store.OpenLog(mem, "/log", store.LogOptions{Replay: replay})
 	is(t, err, broken)
-	_, err = store.OpenLog(mem, "/log", store.LogOptions{Snapshot: func(uint64, io.Reader) error { return broken }})
+	snapshot := func(uint64, io.Reader) error { return broken }
+	_, err = store.OpenLog(mem, "/log", store.LogOptions{Snapshot: snapshot})
 	is(t, err, broken)
 	open(t, mem, "/log", store.LogOptions{})
 }

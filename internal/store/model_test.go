@@ -42,7 +42,8 @@ func (m *machine) open(t *rapid.T) {
 		return nil
 	}
 	opts.Snapshot = func(position uint64, r io.Reader) error {
-		if b, err := io.ReadAll(r); err != nil || position != m.snapshot || string(b) != fmt.Sprint("state ", position) {
+		if b, err := io.ReadAll(r); err != nil || position != m.snapshot ||
+			string(b) != fmt.Sprint("state ", position) {
 			return fmt.Errorf("the snapshot at %d is %q: %v", position, b, err)
 		}
 		return nil
@@ -96,20 +97,23 @@ func (m *machine) append(t *rapid.T, sizes []int) {
 	}
 }
 
-// TestLogIsASliceThatSurvives runs random appends, reads, snapshots, truncations, restarts, kills and losses of
-// power against the model.
+// TestLogIsASliceThatSurvives runs random appends, reads, snapshots, truncations, restarts, kills and losses
+// of power against the model.
 func TestLogIsASliceThatSurvives(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := &machine{mem: storetest.NewMem(), floor: 1, random: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))}
+		m := &machine{mem: storetest.NewMem(), floor: 1}
+		m.random = rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
 		if err := errors.Join(m.mem.Mkdir("/data"), m.mem.SyncDir("/")); err != nil {
 			t.Fatal(err)
 		}
-		m.opts = store.LogOptions{SegmentBytes: rapid.Int64Range(4<<10, 20<<10).Draw(t, "segment"), Gather: -1}
+		m.opts = store.LogOptions{SegmentBytes: rapid.Int64Range(4<<10, 20<<10).Draw(t, "segment"),
+			Gather: -1}
 		m.open(t)
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(t *rapid.T) {
 				if m.log.First() != m.floor || m.log.Last() != m.last() {
-					t.Fatalf("the log holds %d to %d, the model %d to %d", m.log.First(), m.log.Last(), m.floor, m.last())
+					t.Fatalf("the log holds %d to %d, the model %d to %d", m.log.First(), m.log.Last(),
+						m.floor, m.last())
 				}
 			},
 			"append": func(t *rapid.T) {

@@ -17,7 +17,8 @@ import (
 // loops reports how many runs a loop made. Each run is one place where one operation fails in one way.
 func loops(t *testing.T, scenario func(t *testing.T, mem *storetest.Mem, f *storetest.Fault)) {
 	t.Helper()
-	runs := storetest.Loop(t, storetest.Variants(), func(t *testing.T, mem *storetest.Mem, f *storetest.Fault) {
+	runs := storetest.Loop(t, storetest.Variants(), func(t *testing.T, mem *storetest.Mem,
+		f *storetest.Fault) {
 		base(t, mem)
 		scenario(t, mem, f)
 	})
@@ -31,8 +32,8 @@ func base(t testing.TB, mem *storetest.Mem) {
 	ok(t, mem.SyncDir("/"))
 }
 
-// typed fails the test if err is not one that the scenario's caller could act on: the fault that was put in, or
-// one of store's own errors about it.
+// typed fails the test if err is not one that the scenario's caller could act on: the fault that was put in,
+// or one of store's own errors about it.
 func typed(t *testing.T, f *storetest.Fault, err error) {
 	t.Helper()
 	if err == nil {
@@ -52,8 +53,8 @@ func typed(t *testing.T, f *storetest.Fault, err error) {
 	t.Fatalf("the cause is lost: %v", err)
 }
 
-// appendSome appends records one after the other to a running log until one fails, notes what was promised, and
-// checks how the failure looks.
+// appendSome appends records one after the other to a running log until one fails, notes what was promised,
+// and checks how the failure looks.
 func appendSome(t *testing.T, f *storetest.Fault, r *running, p *promise, n int) bool {
 	t.Helper()
 	for range n {
@@ -132,12 +133,19 @@ func TestNthOperationFailsInAGroup(t *testing.T) {
 			results := make(chan error, 20)
 			w := &workload{t: t, r: rand.New(rand.NewPCG(7, 7)), log: l, p: p}
 			held := make(chan struct{})
-			first := l.AppendAsync(record(p.sent+1, 100), func(_ uint64, err error) { <-held; results <- err })
+			first := l.AppendAsync(record(p.sent+1, 100), func(_ uint64,
+				err error) {
+				<-held
+				results <- err
+			})
 			sent := 0
 			if first == nil {
 				sent++
 				for i := range uint64(9) {
-					if l.AppendAsync(record(p.sent+2+i, 100), func(_ uint64, err error) { results <- err }) == nil {
+					if l.AppendAsync(record(p.sent+2+i, 100), func(_ uint64,
+						err error) {
+						results <- err
+					}) == nil {
 						sent++
 					}
 				}
@@ -294,7 +302,8 @@ func TestNthOperationFailsWhileOpeningTheFolder(t *testing.T) {
 	schema := func(n int, ran *int) store.Schema {
 		s := store.Schema{Number: n}
 		for from := 1; from < n; from++ {
-			s.Steps = append(s.Steps, store.Step{From: from, Run: func(_ context.Context, r *store.Room) error {
+			s.Steps = append(s.Steps, store.Step{From: from, Run: func(_ context.Context,
+				r *store.Room) error {
 				*ran++
 				return r.WriteFile(fmt.Sprintf("step-%d", from), 1, []byte("done"))
 			}})
@@ -370,7 +379,8 @@ func TestNthOperationFailsWhileBackingUp(t *testing.T) {
 					return err
 				}
 				defer func() { err = errors.Join(err, l.Close()) }()
-				_, err = d.Backup(t.Context(), "/backup/one", map[string]store.Source{"engine": room, "engine/queue": l})
+				_, err = d.Backup(t.Context(), "/backup/one", map[string]store.Source{"engine": room,
+					"engine/queue": l})
 				return err
 			}
 			err := backUp()

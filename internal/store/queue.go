@@ -109,7 +109,8 @@ func (q *queue) putWait(ctx context.Context, record []byte, done func(uint64, er
 
 func (q *queue) fullFor(record []byte) bool {
 	n := len(q.waiting.entries)
-	return n > 0 && (n >= q.maxRecords || int64(len(q.waiting.frames))+frameSize(len(record)) > int64(q.maxBytes))
+	return n > 0 && (n >= q.maxRecords ||
+		int64(len(q.waiting.frames))+frameSize(len(record)) > int64(q.maxBytes))
 }
 
 func (q *queue) add(record []byte, done func(uint64, error)) {
@@ -141,8 +142,8 @@ func (q *queue) take(empty batch) batch {
 	return b
 }
 
-// stop makes the queue refuse everything with err, and wakes the writer and those who wait for space. The first
-// reason stays, but a failure replaces an orderly end.
+// stop makes the queue refuse everything with err, and wakes the writer and those who wait for space. The
+// first reason stays, but a failure replaces an orderly end.
 func (q *queue) stop(err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// Reader reads a log from a position on, in order and without a gap. One goroutine uses it at a time; any number
-// of readers may read beside each other and beside the writer.
+// Reader reads a log from a position on, in order and without a gap. One goroutine uses it at a time; any
+// number of readers may read beside each other and beside the writer.
 type Reader struct {
 	log  *Log
 	next uint64 // position that the next call returns
@@ -29,10 +29,10 @@ func (l *Log) Reader(from uint64) (*Reader, error) {
 	return &Reader{log: l, next: from}, nil
 }
 
-// Next returns the next record, valid until the next call. At the last durable record it returns io.EOF; it may
-// be called again when Log.Wait says that there is more. A *GoneError says that the log was truncated past the
-// reader, a *LostError that a salvage gave these positions up (the call after it goes on behind them), and a
-// *DamageError that the bytes changed under way.
+// Next returns the next record, valid until the next call. At the last durable record it returns io.EOF; it
+// may be called again when Log.Wait says that there is more. A *GoneError says that the log was truncated
+// past the reader, a *LostError that a salvage gave these positions up (the call after it goes on behind
+// them), and a *DamageError that the bytes changed under way.
 func (r *Reader) Next() (position uint64, record []byte, err error) {
 	for {
 		if r.cur == nil || r.cur.off >= r.cur.end {
@@ -59,7 +59,8 @@ func (r *Reader) Next() (position uint64, record []byte, err error) {
 // Position returns the position that the next call of Next is about.
 func (r *Reader) Position() uint64 { return r.next }
 
-// move goes to the part of the log that has the next position, or looks how far the current segment reaches now.
+// move goes to the part of the log that has the next position, or looks how far the current segment reaches
+// now.
 func (r *Reader) move() error {
 	s, at, err := r.log.catalog.locate(r.next)
 	if err == io.EOF {

@@ -95,8 +95,8 @@ func (r *recovery) run() error {
 	return nil
 }
 
-// prepare makes the folder, durably. The entries in it are synced again: a process that stopped because such a
-// sync failed may have left entries that are seen and yet not on disk.
+// prepare makes the folder, durably. The entries in it are synced again: a process that stopped because such
+// a sync failed may have left entries that are seen and yet not on disk.
 func (r *recovery) prepare() error {
 	if err := makeDir(r.fs, r.dir); err != nil {
 		return err
@@ -110,8 +110,8 @@ func (r *recovery) prepare() error {
 	return nil
 }
 
-// create makes a log where there is none yet. The segment comes first and the file LOG last, so a crash between
-// leaves one empty first segment, and only that is taken up without LOG.
+// create makes a log where there is none yet. The segment comes first and the file LOG last, so a crash
+// between leaves one empty first segment, and only that is taken up without LOG.
 func (r *recovery) create(l listing) (listing, meta, error) {
 	m := meta{floor: 1}
 	path := fileName(r.dir, 1, segmentExt)
@@ -291,7 +291,8 @@ func (r *recovery) walk(c *cursor, s *segment) error {
 		readable := f.seq > r.catalog.snapshot && f.seq >= r.catalog.floor
 		switch {
 		case f.kind == kindHole && c.next > r.catalog.floor:
-			r.opened.Lost = append(r.opened.Lost, LostError{From: max(f.seq, r.catalog.floor), To: c.next - 1})
+			r.opened.Lost = append(r.opened.Lost, LostError{From: max(f.seq, r.catalog.floor),
+				To: c.next - 1})
 		case f.kind == kindRecord && readable && r.replay != nil:
 			if err := r.replay(f.seq, payload); err != nil {
 				return fmt.Errorf("replay record %d: %w", f.seq, err)
@@ -311,10 +312,11 @@ func (r *recovery) tear(c *cursor, path string) error {
 }
 
 // settle makes the last segment fit for the writer: an interrupted write is cut off, and what no frame proves
-// to be durable is written once more and synced. To sync alone is not enough: a process that stopped because a
-// sync had failed leaves pages that the kernel takes for clean although they never reached the disk.
+// to be durable is written once more and synced. To sync alone is not enough: a process that stopped because
+// a sync had failed leaves pages that the kernel takes for clean although they never reached the disk.
 func (r *recovery) settle(f File, c *cursor, s *segment, torn bool) error {
-	r.writer = writer{file: f, path: s.path, seed: c.seed, off: s.end, next: c.next, marked: c.off > s.end && !torn}
+	r.writer = writer{file: f, path: s.path, seed: c.seed, off: s.end, next: c.next, marked: c.off > s.end &&
+		!torn}
 	w := &r.writer
 	if torn {
 		if err := f.Truncate(s.end); err != nil {

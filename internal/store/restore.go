@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 )
 
-// Verify reads a backup whole: every file of its manifest must be there with its length and its SHA-256, VERSION
-// must be one that this program reads, and every log must open without a repair. It changes nothing.
+// Verify reads a backup whole: every file of its manifest must be there with its length and its SHA-256,
+// VERSION must be one that this program reads, and every log must open without a repair. It changes nothing.
 func Verify(ctx context.Context, fs FS, backup string) (Manifest, error) {
 	m, err := readManifest(fs, backup)
 	if err != nil {
@@ -85,9 +85,9 @@ func verifyFile(ctx context.Context, fs FS, path string, want ManifestFile) erro
 	return nil
 }
 
-// Restore makes a data folder of a backup, after Verify. The folder must be new or empty. It gets its name only
-// when all of it is on disk, so an interrupted restore leaves nothing that looks like a data folder; what it
-// does leave, with the ending .restoring, may be removed.
+// Restore makes a data folder of a backup, after Verify. The folder must be new or empty. It gets its name
+// only when all of it is on disk, so an interrupted restore leaves nothing that looks like a data folder;
+// what it does leave, with the ending .restoring, may be removed.
 func Restore(ctx context.Context, fs FS, backup, dir string) error {
 	m, err := Verify(ctx, fs, backup)
 	if err != nil {
@@ -116,7 +116,8 @@ func Restore(ctx context.Context, fs FS, backup, dir string) error {
 		}
 		// The copy is what counts: it may have read other bytes than Verify did.
 		if got := c.files[len(c.files)-1]; got != f {
-			return fmt.Errorf("store: restore: %w", &DamageError{File: filepath.Join(backup, name), Reason: "changed"})
+			return fmt.Errorf("store: restore: %w", &DamageError{File: filepath.Join(backup, name),
+				Reason: "changed"})
 		}
 	}
 	if err := fs.Remove(dir); err != nil {

@@ -60,7 +60,8 @@ func (s *salvage) run() error {
 		l.segments = l.segments[1:]
 	}
 	if first := l.segments[0]; first > s.meta.floor {
-		s.note(fileName(s.dir, s.meta.floor, segmentExt), 0, "the records %d to %d are missing", s.meta.floor, first-1)
+		s.note(fileName(s.dir, s.meta.floor, segmentExt), 0, "the records %d to %d are missing", s.meta.floor,
+			first-1)
 		s.meta.floor = first
 		if err := writeMeta(s.fs, s.dir, s.meta); err != nil {
 			return err
@@ -139,8 +140,9 @@ func (s *salvage) readMeta(l listing) error {
 			return writeMeta(s.fs, s.dir, s.meta)
 		}
 	}
-	return &DamageError{File: path, Reason: "neither this file nor the head of any segment can be read: nothing " +
-		"can be salvaged, restore a backup"}
+	return &DamageError{File: path,
+		Reason: "neither this file nor the head of any segment can be read: nothing " +
+			"can be salvaged, restore a backup"}
 }
 
 // keep copies a file to its name with the ending .damaged, durably.
@@ -196,7 +198,8 @@ func (s *salvage) segment(first, target uint64, last bool) error {
 	return errors.Join(err, f.Close())
 }
 
-// mending walks a segment over its damage, writing what is whole, and holes for the rest, to out if that is set.
+// mending walks a segment over its damage, writing what is whole, and holes for the rest, to out if that is
+// set.
 type mending struct {
 	s      *salvage
 	path   string
@@ -252,8 +255,8 @@ func (m *mending) walk(c *cursor) error {
 	return nil
 }
 
-// skip goes to the next whole frame behind a bad one. It reports false when there is none, or when what is bad
-// is the interrupted write at the end of the log, which the open after this cuts off.
+// skip goes to the next whole frame behind a bad one. It reports false when there is none, or when what is
+// bad is the interrupted write at the end of the log, which the open after this cuts off.
 func (m *mending) skip(c *cursor, bad *badFrame) (bool, error) {
 	if m.last {
 		proven, err := c.proven()

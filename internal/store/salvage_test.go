@@ -12,8 +12,8 @@ import (
 	"github.com/plinth-run/plinth/internal/store/storetest"
 )
 
-// salvaged opens a damaged log with the option and checks that what it gives is what was written, that the lost
-// positions are told by everybody in the same way, and that the log opens without the option after that.
+// salvaged opens a damaged log with the option and checks that what it gives is what was written, that the
+// lost positions are told by everybody in the same way, and that the log opens without the option after that.
 func salvaged(t testing.TB, mem *storetest.Mem) store.LogOpened {
 	t.Helper()
 	opts := store.LogOptions{SegmentBytes: 4 << 10, Salvage: true}
@@ -76,7 +76,8 @@ func TestSalvageKeepsEverythingButTheDamage(t *testing.T) {
 	put(t, mem, name, bad)
 	o := salvaged(t, mem)
 	want := []store.LostError{{From: 16, To: 16}}
-	if !slices.Equal(o.Lost, want) || o.First != 9 || o.Last != 23 || len(o.Salvaged) != 1 || o.Salvaged[0].File != name {
+	if !slices.Equal(o.Lost, want) || o.First != 9 || o.Last != 23 || len(o.Salvaged) != 1 ||
+		o.Salvaged[0].File != name {
 		t.Fatalf("%+v", o)
 	}
 	if got := content(t, mem, name+".damaged"); !slices.Equal(got, bad) {
@@ -97,10 +98,21 @@ func TestSalvageOfEveryFile(t *testing.T) {
 		name  string
 		spoil func(t *testing.T, mem *storetest.Mem, file string, whole []byte)
 	}{
-		{"head", func(t *testing.T, mem *storetest.Mem, file string, b []byte) { b[3] ^= 4; put(t, mem, file, b) }},
-		{"zeros", func(t *testing.T, mem *storetest.Mem, file string, b []byte) { clear(b); put(t, mem, file, b) }},
+		{"head", func(t *testing.T, mem *storetest.Mem, file string, b []byte) {
+			b[3] ^= 4
+			put(t, mem, file,
+				b)
+		}},
+		{"zeros", func(t *testing.T, mem *storetest.Mem, file string, b []byte) {
+			clear(b)
+			put(t, mem, file,
+				b)
+		}},
 		{"empty", func(t *testing.T, mem *storetest.Mem, file string, b []byte) { put(t, mem, file, nil) }},
-		{"half", func(t *testing.T, mem *storetest.Mem, file string, b []byte) { put(t, mem, file, b[:len(b)/2]) }},
+		{"half", func(t *testing.T, mem *storetest.Mem, file string, b []byte) {
+			put(t, mem, file,
+				b[:len(b)/2])
+		}},
 		{"gone", func(t *testing.T, mem *storetest.Mem, file string, _ []byte) { ok(t, mem.Remove(file)) }},
 	} {
 		for _, e := range must(sample(t).List("/data/log"))(t) {

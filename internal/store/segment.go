@@ -58,14 +58,16 @@ func parseSegmentHeader(b []byte) (h segmentHeader, reason string) {
 		return h, "the segment does not start as one"
 	case binary.LittleEndian.Uint32(b[segmentHead-4:]) != sum:
 		return h, "the checksum of the segment's header does not fit"
-	case binary.LittleEndian.Uint32(b[8:]) != segmentForm || binary.LittleEndian.Uint32(b[12:]) != segmentHead:
+	case binary.LittleEndian.Uint32(b[8:]) != segmentForm ||
+		binary.LittleEndian.Uint32(b[12:]) != segmentHead:
 		return h, fmt.Sprintf("the segment has form %d", binary.LittleEndian.Uint32(b[8:]))
 	}
-	return segmentHeader{salt: binary.LittleEndian.Uint64(b[16:]), first: binary.LittleEndian.Uint64(b[24:])}, ""
+	return segmentHeader{salt: binary.LittleEndian.Uint64(b[16:]), first: binary.LittleEndian.Uint64(b[24:])},
+		""
 }
 
-// seed is where the checksums of all frames of a segment start. It binds a frame to its log and segment: bytes
-// of another log, which a record may well hold as its payload, are no frames here.
+// seed is where the checksums of all frames of a segment start. It binds a frame to its log and segment:
+// bytes of another log, which a record may well hold as its payload, are no frames here.
 func (h segmentHeader) seed() uint32 {
 	var b [16]byte
 	binary.LittleEndian.PutUint64(b[:], h.salt)
@@ -109,8 +111,8 @@ func stamp(b []byte, seed uint32, k kind, length int, seq, durable uint64) {
 	binary.LittleEndian.PutUint32(b, crc32.Update(seed, castagnoli, b[4:frameHead]))
 }
 
-// parseFrame returns the frame header at the start of b if its checksum is right and its fields make sense. It
-// says nothing about the payload, and nothing about the file being long enough for it.
+// parseFrame returns the frame header at the start of b if its checksum is right and its fields make sense.
+// It says nothing about the payload, and nothing about the file being long enough for it.
 func parseFrame(b []byte, seed uint32) (frame, bool) {
 	if len(b) < frameHead {
 		return frame{}, false

@@ -12,7 +12,8 @@ import (
 var golden = []byte("" +
 	"plnthlog" + "\x01\x00\x00\x00" + "\x40\x00\x00\x00" + // magic, form, length of the header
 	"\x88\x77\x66\x55\x44\x33\x22\x11" + "\x05\x00\x00\x00\x00\x00\x00\x00" + // salt, first position
-	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00")
+	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00" +
+	"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00")
 
 func goldenSegment() []byte {
 	h := segmentHeader{salt: 0x1122334455667788, first: 5}
@@ -131,8 +132,8 @@ func TestNamesSortLikePositions(t *testing.T) {
 	}
 }
 
-// FuzzSegment walks any bytes as a segment: no panic, no endless walk, no frame outside of the bytes, and what is
-// accepted is exactly what the encoder would have written.
+// FuzzSegment walks any bytes as a segment: no panic, no endless walk, no frame outside of the bytes, and
+// what is accepted is exactly what the encoder would have written.
 func FuzzSegment(f *testing.F) {
 	b := goldenSegment()
 	f.Add(b)
@@ -160,7 +161,8 @@ func FuzzSegment(f *testing.F) {
 				}
 				break
 			}
-			if steps++; steps > len(b)/frameHead || c.off > int64(len(b)) || c.off < off+frameHead || c.next < durable {
+			if steps++; steps > len(b)/frameHead || c.off > int64(len(b)) || c.off < off+frameHead ||
+				c.next < durable {
 				t.Fatalf("step %d from %d to %d", steps, off, c.off)
 			}
 			again := appendFrame(nil, payload)
@@ -213,7 +215,8 @@ func FuzzFrames(f *testing.F) {
 		if _, err := c.proven(); err != nil {
 			t.Fatal(err)
 		}
-		if fr, at, err := c.resume(); err != nil || at >= 0 && (at <= c.off || fr.seq < c.next || fr.kind == kindMark) {
+		if fr, at, err := c.resume(); err != nil || at >= 0 && (at <= c.off || fr.seq < c.next ||
+			fr.kind == kindMark) {
 			t.Fatalf("resumed at %d with %+v: %v", at, fr, err)
 		}
 	})
@@ -224,7 +227,8 @@ func FuzzFile(f *testing.F) {
 	body := []byte("content")
 	sum, _ := sumOf(bytes.NewReader(body), 7)
 	f.Add(append(envelope(3, 7, sum), body...))
-	f.Add(version{Format: 1, WrittenBy: "1.0.0", Rooms: map[string]roomVersion{"engine": {1, "1.0.0"}}}.encode())
+	f.Add(version{Format: 1, WrittenBy: "1.0.0", Rooms: map[string]roomVersion{"engine": {1,
+		"1.0.0"}}}.encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		head := b[:min(len(b), envelopeBytes)]
 		if v, size, sum, ok := parseEnvelope(head); ok {

@@ -21,7 +21,8 @@ func mountTmpfs(t *testing.T, size string) string {
 		t.Skip("needs root on Linux")
 	}
 	dir := t.TempDir()
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size="+size, "tmpfs", dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size="+size, "tmpfs",
+		dir).CombinedOutput(); err != nil {
 		t.Skipf("mount: %v: %s", err, out)
 	}
 	t.Cleanup(func() {
@@ -78,7 +79,8 @@ func TestFullDiskFailsTheAppendAndNothingElse(t *testing.T) {
 func TestFullDiskWhileOthersWaitAnswersEach(t *testing.T) {
 	mem := storetest.NewMem()
 	base(t, mem)
-	f := storetest.NewFault(mem, storetest.Variant{Err: syscall.ENOSPC, Half: true, Sticky: true, Only: storetest.Kind.Grows}, 0)
+	f := storetest.NewFault(mem, storetest.Variant{Err: syscall.ENOSPC, Half: true, Sticky: true,
+		Only: storetest.Kind.Grows}, 0)
 	l := must(store.OpenLog(f, "/data/log", store.LogOptions{}))(t)
 	r := start(l)
 	each(t, l, 1, 3, 100)
@@ -101,14 +103,16 @@ func TestFullDiskWhileOthersWaitAnswersEach(t *testing.T) {
 func TestFailedSyncIsTheEndOfTheLog(t *testing.T) {
 	mem := storetest.NewMem()
 	base(t, mem)
-	f := storetest.NewFault(mem, storetest.Variant{Err: syscall.EIO, Only: func(k storetest.Kind) bool { return k == storetest.Sync }}, 0)
+	f := storetest.NewFault(mem, storetest.Variant{Err: syscall.EIO,
+		Only: func(k storetest.Kind) bool { return k == storetest.Sync }}, 0)
 	l := must(store.OpenLog(f, "/data/log", store.LogOptions{}))(t)
 	r := start(l)
 	each(t, l, 1, 3, 100)
 	before := f.Count()
 	f.Arm(1) // fails once: a second sync would succeed, and lie
 	_, err := l.Append(t.Context(), record(4, 100))
-	if e := as[*store.FailedError](t, err); e.Op != "sync" || fault.CodeOf(err) != "STORE_FAILED" || !errors.Is(err, syscall.EIO) {
+	if e := as[*store.FailedError](t, err); e.Op != "sync" || fault.CodeOf(err) != "STORE_FAILED" ||
+		!errors.Is(err, syscall.EIO) {
 		t.Fatalf("%+v", e)
 	}
 	<-l.Failed()
@@ -129,7 +133,8 @@ func TestFailedSyncIsTheEndOfTheLog(t *testing.T) {
 func TestFailedSyncOfASnapshotIsTheEndOfTheLog(t *testing.T) {
 	mem := storetest.NewMem()
 	base(t, mem)
-	f := storetest.NewFault(mem, storetest.Variant{Err: syscall.EIO, Only: func(k storetest.Kind) bool { return k == storetest.Sync }}, 0)
+	f := storetest.NewFault(mem, storetest.Variant{Err: syscall.EIO,
+		Only: func(k storetest.Kind) bool { return k == storetest.Sync }}, 0)
 	l := must(store.OpenLog(f, "/data/log", store.LogOptions{}))(t)
 	r := start(l)
 	each(t, l, 1, 3, 100)

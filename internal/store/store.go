@@ -60,8 +60,8 @@ const (
 )
 
 // Open opens the data folder at path, creates it (mode 0700) where it is missing, and locks it. The errors
-// for a person to act on are *LockedError (another process has it), *UnwritableError (with the absolute path),
-// *SchemaError (a newer version wrote it) and *DamageError.
+// for a person to act on are *LockedError (another process has it), *UnwritableError (with the absolute
+// path), *SchemaError (a newer version wrote it) and *DamageError.
 func Open(path string, opts Options) (*Dir, error) {
 	if opts.FS == nil {
 		opts.FS = OS()
@@ -70,7 +70,8 @@ func Open(path string, opts Options) (*Dir, error) {
 		opts.Writer = "unknown"
 	}
 	if !writerRule.MatchString(opts.Writer) {
-		return nil, fmt.Errorf("store: open: %q is no version to keep: up to 64 visible ASCII characters", opts.Writer)
+		return nil, fmt.Errorf("store: open: %q is no version to keep: up to 64 visible ASCII characters",
+			opts.Writer)
 	}
 	whole, err := filepath.Abs(path)
 	if err != nil {
@@ -118,8 +119,9 @@ func (d *Dir) adopt() error {
 	}
 	for _, e := range entries {
 		if e.Name != lockName && e.Name != "lost+found" && e.Name[0] != '.' {
-			return &DamageError{File: d.versionPath(), Reason: "is missing, and the folder is not empty (it has " +
-				e.Name + "): give an empty folder, or put the file back from a backup"}
+			return &DamageError{File: d.versionPath(),
+				Reason: "is missing, and the folder is not empty (it has " +
+					e.Name + "): give an empty folder, or put the file back from a backup"}
 		}
 	}
 	d.version = version{Format: formatNow, WrittenBy: d.writer, Rooms: map[string]roomVersion{}}
@@ -172,7 +174,8 @@ var writerRule = regexp.MustCompile(`^[!-~]{1,64}$`)
 
 func checkName(name string) error {
 	if !nameRule.MatchString(name) || filepath.Ext(name) == temporary {
-		return fmt.Errorf("store: %q is no name for a room, file or log: use a-z, 0-9, dot, dash and underscore", name)
+		return fmt.Errorf("store: %q is no name for a room, file or log: use a-z, 0-9, dot, dash, underscore",
+			name)
 	}
 	return nil
 }

@@ -63,7 +63,8 @@ func TestSecondOpenIsToldWhoHasIt(t *testing.T) {
 	}
 	_, err := store.Open(path, store.Options{})
 	e := as[*store.LockedError](t, err)
-	if e.Dir != path || e.PID != os.Getpid() && runtime.GOOS != "windows" || fault.KindOf(err) != fault.Conflict {
+	if e.Dir != path || e.PID != os.Getpid() && runtime.GOOS != "windows" ||
+		fault.KindOf(err) != fault.Conflict {
 		t.Fatalf("%+v, kind %v", e, fault.KindOf(err))
 	}
 	for _, want := range []string{path, "in use"} {
@@ -99,7 +100,8 @@ func TestUnwritablePathIsNamed(t *testing.T) {
 
 func TestReadOnlyFolderIsRefusedAndNotReplacedByMemory(t *testing.T) {
 	for _, errno := range []syscall.Errno{syscall.EROFS, syscall.EACCES, syscall.ENOSPC} {
-		f := storetest.NewFault(storetest.NewMem(), storetest.Variant{Err: errno, Sticky: true, Only: storetest.Kind.Changes}, 1)
+		f := storetest.NewFault(storetest.NewMem(), storetest.Variant{Err: errno, Sticky: true,
+			Only: storetest.Kind.Changes}, 1)
 		_, err := store.Open("/data", store.Options{FS: f})
 		as[*store.UnwritableError](t, err)
 		is(t, err, errno)
@@ -113,7 +115,8 @@ func TestFolderSaysHowLongItLives(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return
 	}
-	if got := openDir(t, mountTmpfs(t, "1m"), store.Options{}).Persistence(); !strings.HasPrefix(got, "memory") {
+	if got := openDir(t, mountTmpfs(t, "1m"), store.Options{}).Persistence(); !strings.HasPrefix(got,
+		"memory") {
 		t.Error(got)
 	}
 	got := openDir(t, t.TempDir(), store.Options{}).Persistence()
@@ -164,12 +167,14 @@ func TestRoomsHaveFoldersOfTheirOwn(t *testing.T) {
 func TestNamesCannotLeaveTheFolder(t *testing.T) {
 	d := openDir(t, t.TempDir(), store.Options{})
 	room := must(d.Room(t.Context(), "engine", store.Schema{Number: 1}))(t)
-	for _, name := range []string{"", ".", "..", "../x", "a/b", `a\b`, "/x", "A", "VERSION", "x.tmp", "a\x00", ".hidden",
+	for _, name := range []string{"", ".", "..", "../x", "a/b", `a\b`, "/x", "A", "VERSION", "x.tmp", "a\x00",
+		".hidden",
 		strings.Repeat("x", 65)} {
 		_, err := d.Room(t.Context(), name, store.Schema{Number: 1})
 		_, _, read := room.ReadFile(name)
 		_, log := room.Log(name, store.LogOptions{})
-		if err == nil || read == nil || log == nil || room.WriteFile(name, 1, nil) == nil || room.RemoveFile(name) == nil {
+		if err == nil || read == nil || log == nil || room.WriteFile(name, 1, nil) == nil ||
+			room.RemoveFile(name) == nil {
 			t.Errorf("the name %q is taken", name)
 		}
 	}
@@ -211,7 +216,8 @@ func TestFlippedByteOfASmallFileIsNoticed(t *testing.T) {
 	base(t, mem)
 	ok(t, store.WriteFile(mem, "/data/file", 7, []byte("the content of a small file\n")))
 	whole := content(t, mem, "/data/file")
-	if line, _, _ := bytes.Cut(whole, []byte("\n")); !bytes.HasPrefix(line, []byte("plinth-file 1 version 0000000007 bytes ")) {
+	if line, _, _ := bytes.Cut(whole, []byte("\n")); !bytes.HasPrefix(line,
+		[]byte("plinth-file 1 version 0000000007 bytes ")) {
 		t.Fatalf("the first line is %q", line)
 	}
 	check := func(b []byte) {
@@ -300,7 +306,8 @@ func TestOlderRoomIsBroughtUpStepByStep(t *testing.T) {
 	}
 	err := use("2.0.0", schema(4, 0))
 	e := as[*store.SchemaError](t, err)
-	if e.Room != "engine" || e.Schema != 5 || e.Known != 4 || e.WrittenBy != "3.0.1" || fault.KindOf(err) != fault.Conflict {
+	if e.Room != "engine" || e.Schema != 5 || e.Known != 4 || e.WrittenBy != "3.0.1" ||
+		fault.KindOf(err) != fault.Conflict {
 		t.Fatalf("%+v", e)
 	}
 	if !strings.Contains(err.Error(), "written by version 3.0.1") {
@@ -314,7 +321,8 @@ func TestNewerFormatOfTheFolderIsRefused(t *testing.T) {
 	for _, b := range [][]byte{future, []byte(`{"format": 3, "written_by": "7.0.0", "all": ["is", "new"]}`)} {
 		ok(t, os.WriteFile(filepath.Join(path, "VERSION"), b, 0o600))
 		_, err := store.Open(path, store.Options{})
-		if e := as[*store.SchemaError](t, err); e.Room != "" || e.Schema < 2 || e.Known != 1 || e.WrittenBy != "7.0.0" {
+		if e := as[*store.SchemaError](t, err); e.Room != "" || e.Schema < 2 || e.Known != 1 ||
+			e.WrittenBy != "7.0.0" {
 			t.Fatalf("%+v", e)
 		}
 	}
@@ -324,12 +332,13 @@ func TestNewerFormatOfTheFolderIsRefused(t *testing.T) {
 }
 
 func TestFlippedByteOfVersionIsNoticed(t *testing.T) {
-	path := t.TempDir()
+	mem := storetest.NewMem()
+	base(t, mem)
 	whole := store.EncodeVersion(1, "1.0.0", map[string]int{"engine": 1, "site": 4})
 	check := func(b []byte) {
 		t.Helper()
-		ok(t, os.WriteFile(filepath.Join(path, "VERSION"), b, 0o600))
-		d, err := store.Open(path, store.Options{})
+		put(t, mem, "/data/VERSION", b)
+		d, err := store.Open("/data", store.Options{FS: mem})
 		if err == nil {
 			ok(t, d.Close())
 			t.Fatalf("accepted: %s", b)

@@ -12,7 +12,8 @@ import (
 	"path/filepath"
 )
 
-// formatNow is the format of the data folder itself: names and places of files, and the forms of files and logs.
+// formatNow is the format of the data folder itself: names and places of files, and the forms of files and
+// logs.
 const formatNow = 1
 
 // maxVersion bounds the file VERSION, in bytes.
@@ -47,8 +48,8 @@ type Step struct {
 	Run  func(ctx context.Context, r *Room) error
 }
 
-// Room returns the room's folder, created where it is missing and brought to the schema where it is older. The
-// schema number is stored after each step. A room of a newer schema is refused with a *SchemaError.
+// Room returns the room's folder, created where it is missing and brought to the schema where it is older.
+// The schema number is stored after each step. A room of a newer schema is refused with a *SchemaError.
 func (d *Dir) Room(ctx context.Context, name string, s Schema) (*Room, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -99,10 +100,12 @@ func (d *Dir) migrate(ctx context.Context, r *Room, have roomVersion, s Schema) 
 			}
 		}
 		if step < 0 {
-			return fmt.Errorf("store: room %s: no step leads from schema %d to %d", r.name, have.Schema, have.Schema+1)
+			return fmt.Errorf("store: room %s: no step leads from schema %d to %d", r.name, have.Schema,
+				have.Schema+1)
 		}
 		if err := s.Steps[step].Run(ctx, r); err != nil {
-			return fmt.Errorf("store: room %s: from schema %d to %d: %w", r.name, have.Schema, have.Schema+1, err)
+			return fmt.Errorf("store: room %s: from schema %d to %d: %w", r.name, have.Schema, have.Schema+1,
+				err)
 		}
 		have.Schema++
 		if err := d.record(r.name, have.Schema); err != nil {
@@ -175,14 +178,16 @@ func parseVersion(b []byte, path string) (version, error) {
 		WrittenBy string `json:"written_by"`
 	}
 	if err := json.Unmarshal(b, &first); err != nil {
-		return version{}, &DamageError{File: path, Reason: "is not the JSON that it should be: " + err.Error()}
+		return version{}, &DamageError{File: path,
+			Reason: "is not the JSON that it should be: " + err.Error()}
 	}
 	var v version
 	err := json.Unmarshal(b, &v)
 	if err == nil && first.Format == formatNow && bytes.Equal(v.encode(), b) {
 		for name, r := range v.Rooms {
 			if checkName(name) != nil || r.Schema < 1 {
-				return version{}, &DamageError{File: path, Reason: fmt.Sprintf("names a room %q of schema %d", name, r.Schema)}
+				return version{}, &DamageError{File: path, Reason: fmt.Sprintf("names a room %q of schema %d",
+					name, r.Schema)}
 			}
 		}
 		return v, nil

@@ -24,8 +24,8 @@ type writer struct {
 }
 
 // Run writes what is appended until ctx ends, and then what was accepted before that. It returns nil after an
-// orderly end, when all is on disk and all files are closed. It returns a *FailedError when the disk failed: the
-// owner must stop the process, whose next start recovers. A log runs once.
+// orderly end, when all is on disk and all files are closed. It returns a *FailedError when the disk failed:
+// the owner must stop the process, whose next start recovers. A log runs once.
 func (l *Log) Run(ctx context.Context) error {
 	l.life.Lock()
 	if l.state != ready {
@@ -106,8 +106,8 @@ func (l *Log) end() error {
 	return nil
 }
 
-// Close closes a log that was never run. What was appended to it is answered with ErrClosed. On a log that runs
-// or has ended it does nothing: Run closes it.
+// Close closes a log that was never run. What was appended to it is answered with ErrClosed. On a log that
+// runs or has ended it does nothing: Run closes it.
 func (l *Log) Close() error {
 	l.life.Lock()
 	if l.state != ready {
@@ -173,9 +173,9 @@ func (l *Log) commit(b *batch) error {
 	return nil
 }
 
-// undo takes back a write that failed. When the disk is full the file is cut to its last good length, durably,
-// so that nothing of the failed records can come back, and the error is a *SpaceError. Any other failure of a
-// write, and a failure to take it back, is a *FailedError.
+// undo takes back a write that failed. When the disk is full the file is cut to its last good length,
+// durably, so that nothing of the failed records can come back, and the error is a *SpaceError. Any other
+// failure of a write, and a failure to take it back, is a *FailedError.
 func (l *Log) undo(cause error) error {
 	w := &l.writer
 	if !full(cause) {
@@ -191,9 +191,9 @@ func (l *Log) undo(cause error) error {
 	return &SpaceError{Path: w.path, Err: cause}
 }
 
-// mark writes, behind the last record, that all before was durable: a proof for the next start that a bad record
-// at the very end is damage and no interrupted write. The next batch overwrites it. It is not synced: it is true
-// whether or not it reaches the disk.
+// mark writes, behind the last record, that all before was durable: a proof for the next start that a bad
+// record at the very end is damage and no interrupted write. The next batch overwrites it. It is not synced:
+// it is true whether or not it reaches the disk.
 func (l *Log) mark() error {
 	w := &l.writer
 	if w.marked {
@@ -238,8 +238,8 @@ func (l *Log) flush() error {
 func (l *Log) rotate() error {
 	w := &l.writer
 	if w.dirty {
-		// The mark behind the last record was not synced, and in a segment that is not the last, half a mark is
-		// damage. It is written anew, for after a failed sync and a restart its page may look clean.
+		// The mark behind the last record was not synced, and in a segment that is not the last, half a mark
+		// is damage. It is written anew, for after a failed sync and a restart its page may look clean.
 		w.marked = false
 		if err := l.seal(); err != nil {
 			return err

@@ -17,12 +17,12 @@ import (
 // Canaries is how many marked values a Canary hands out.
 const Canaries = 64
 
-// mark starts every value. It is long enough not to occur by itself, and the same in all runs, so that a search
-// looks for a few patterns and not for each value.
+// mark starts every value. It is long enough not to occur by itself, and the same in all runs, so that a
+// search looks for a few patterns and not for each value.
 const mark = "plinthCANARYdoNOTlog"
 
-// Canary hands out values that can be recognised wherever they turn up: put them in as secrets, run the suite,
-// then look for them in every file, log and answer. It may be used from any goroutine.
+// Canary hands out values that can be recognised wherever they turn up: put them in as secrets, run the
+// suite, then look for them in every file, log and answer. It may be used from any goroutine.
 type Canary struct {
 	values [Canaries]string
 	forms  []form
@@ -154,7 +154,8 @@ func (c *Canary) FindReader(r io.Reader) (seen []Sighting, err error) {
 	}
 }
 
-// FindDir is Find for every file below dir, and for the names of the files. Compressed files hide their content.
+// FindDir is Find for every file below dir, and for the names of the files. Compressed files hide their
+// content.
 func (c *Canary) FindDir(dir string) (seen []Sighting, err error) {
 	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {

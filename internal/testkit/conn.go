@@ -27,8 +27,8 @@ type Trouble struct {
 	ReadDelay, WriteDelay time.Duration
 	// Slice is the most bytes that one inner write or read moves; 0 is no bound.
 	Slice int
-	// CutAfter is the number of bytes that may be written before Cut happens, in the middle of a Write if need
-	// be. Negative is never, and so is the zero value: use CutNow for 0.
+	// CutAfter is the number of bytes that may be written before Cut happens, in the middle of a Write if
+	// need be. Negative is never, and so is the zero value: use CutNow for 0.
 	CutAfter int64
 	CutNow   bool
 	Cut      Cut

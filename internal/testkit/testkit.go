@@ -1,8 +1,8 @@
 // Package testkit holds what the tests of all rooms share: a stress for Run methods, a check for leaked
 // goroutines, a network connection that misbehaves on purpose, and canaries for secrets.
 //
-// It promises that nothing in it sleeps: what takes time waits on a timer and on the end of its connection, so
-// it works inside of a testing/synctest bubble. Each function says whether it may be called at once.
+// It promises that nothing in it sleeps: what takes time waits on a timer and on the end of its connection,
+// so it works inside of a testing/synctest bubble. Each function says whether it may be called at once.
 //
 // It is for tests alone, imports the foundation alone, and knows no room; the file systems that crash are in
 // store/storetest, because they implement store's interface.
@@ -43,10 +43,10 @@ const (
 // stuck is how long a Run may take to return before the test calls it stuck.
 const stuck = time.Minute
 
-// StartStop checks that Run ends when it should: with a context that was cancelled before the start, cancelled
-// twice, cancelled by its deadline, and under ten goroutines that each start and stop fifty of them at different
-// moments. fresh makes one more, with a place of its own for its files; it is called at once from several
-// goroutines and must not end the test. Run may return nil or the error of its context.
+// StartStop checks that Run ends when it should: with a context that was cancelled before the start,
+// cancelled twice, cancelled by its deadline, and under ten goroutines that each start and stop fifty of them
+// at different moments. fresh makes one more, with a place of its own for its files; it is called at once
+// from several goroutines and must not end the test. Run may return nil or the error of its context.
 func StartStop(t *testing.T, fresh func() (Runner, error)) {
 	t.Helper()
 	run := func(t *testing.T, start func(ctx context.Context, cancel func())) {

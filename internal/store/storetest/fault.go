@@ -25,8 +25,8 @@ type Variant struct {
 	Only func(Kind) bool
 }
 
-// Variants returns all ways to fail that a loop should try: an I/O error and a full disk, once and for good, with
-// nothing, all and half of a write stored.
+// Variants returns all ways to fail that a loop should try: an I/O error and a full disk, once and for good,
+// with nothing, all and half of a write stored.
 func Variants() []Variant {
 	return []Variant{
 		{Name: "EIO once", Err: syscall.EIO},
@@ -38,7 +38,8 @@ func Variants() []Variant {
 		{Name: "ENOSPC once yet stored", Err: syscall.ENOSPC, Stored: true, Only: Kind.Grows},
 		{Name: "ENOSPC once half stored", Err: syscall.ENOSPC, Half: true, Only: Kind.Grows},
 		{Name: "ENOSPC for good", Err: syscall.ENOSPC, Sticky: true, Only: Kind.Grows},
-		{Name: "ENOSPC for good half stored", Err: syscall.ENOSPC, Sticky: true, Half: true, Only: Kind.Grows},
+		{Name: "ENOSPC for good half stored", Err: syscall.ENOSPC, Sticky: true, Half: true,
+			Only: Kind.Grows},
 	}
 }
 
@@ -225,8 +226,9 @@ func (f *faultFile) Sync() error {
 }
 
 // Loop runs the scenario on a fresh Mem with the first operation failing, then the second and so on, until it
-// completes without a fault, and that for every variant. The scenario must bear any error of what it tests, and
-// must check at its end, on the Mem and on crashes of it, what was promised. It returns the number of runs.
+// completes without a fault, and that for every variant. The scenario must bear any error of what it tests,
+// and must check at its end, on the Mem and on crashes of it, what was promised. It returns the number of
+// runs.
 func Loop(t *testing.T, variants []Variant, scenario func(t *testing.T, mem *Mem, f *Fault)) (runs int) {
 	t.Helper()
 	for _, v := range variants {

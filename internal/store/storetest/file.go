@@ -93,8 +93,8 @@ func (h *handle) Sync() error {
 	return nil
 }
 
-// FailSync does what Linux does when a sync fails: the pages are taken for clean, so a second sync has nothing
-// to do and succeeds, and the bytes are not on disk.
+// FailSync does what Linux does when a sync fails: the pages are taken for clean, so a second sync has
+// nothing to do and succeeds, and the bytes are not on disk.
 func (h *handle) FailSync() {
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()

@@ -58,7 +58,8 @@ const (
 	SyncDir
 )
 
-var kindNames = [...]string{"open", "read", "size", "list", "create", "write", "sync", "truncate", "rename", "remove",
+var kindNames = [...]string{"open", "read", "size", "list", "create", "write", "sync", "truncate", "rename",
+	"remove",
 	"mkdir", "syncdir"}
 
 func (k Kind) String() string { return kindNames[k] }
@@ -287,8 +288,8 @@ type unlock func() error
 
 func (u unlock) Close() error { return u() }
 
-// Clone returns the file system as another process would see it after this one was killed: everything that was
-// written is there, and what was not synced is still not.
+// Clone returns the file system as another process would see it after this one was killed: everything that
+// was written is there, and what was not synced is still not.
 func (m *Mem) Clone() *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -325,8 +326,8 @@ func (n *node) clone(seen map[*node]*node) *node {
 	return c
 }
 
-// Crash returns the file system as it may be after a loss of power now: survive is the chance, from 0 to 1, of
-// each thing that was not synced. The file system itself goes on as if nothing had happened.
+// Crash returns the file system as it may be after a loss of power now: survive is the chance, from 0 to 1,
+// of each thing that was not synced. The file system itself goes on as if nothing had happened.
 func (m *Mem) Crash(r *rand.Rand, survive float64) *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
