@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// Job is what a child process is to do: one connection set and a list of steps.
+// Job is what a child process is to do: one connection set and a list of steps. Without callers and
+// hosts its steps connect idle workers.
 type Job struct {
 	Dialect  string        `json:"dialect"`            // a key of Protocols
 	Target   string        `json:"target"`             // host:port, or a URL that the dialect reads
@@ -43,6 +44,9 @@ type Step struct {
 	// overload does; else the step ends when its last call has.
 	Keep bool `json:"keep,omitempty"`
 }
+
+// calls tells whether a step makes calls.
+func (s Step) calls() bool { return s.InFlight > 0 || s.Rate > 0 }
 
 // Result is what one step measured.
 type Result struct {

@@ -210,7 +210,8 @@ func TestFailuresAreCountedUnderTheirCode(t *testing.T) {
 	g.rec.reset(g.now)
 	// However slow this machine is: until each fault was seen.
 	seen := func() bool {
-		return g.rec.calls > 0 && g.stray > 0 && g.rec.codes["HOST_OVERLOADED"] != nil && g.rec.codes[CodeDiffers] != nil
+		return g.rec.calls > 0 && g.stray > 0 &&
+			g.rec.codes["HOST_OVERLOADED"] != nil && g.rec.codes[CodeDiffers] != nil
 	}
 	if err := g.spin(ctx, g.now+int64(time.Hour), seen); err != nil {
 		t.Fatal(err)

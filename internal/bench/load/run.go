@@ -1,6 +1,7 @@
 package load
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,9 +15,13 @@ import (
 	"github.com/plinth-run/plinth/internal/bench/proc"
 )
 
+// Seen is the byte that a load process waits for on its standard input after each result, so that
+// whoever reads it can look at the server before the load changes or the connections close.
+const Seen = '.'
+
 // Serve is the main function of a load process: it reads one Job from in, does it, and writes Events
-// to out, one JSON document a line. It stops when ctx ends or in does, which it does when the
-// process that started this one is gone.
+// to out, one JSON document a line. After each result it waits for Seen. It stops when ctx ends or in
+// does, which it does when the process that started this one is gone.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, p Protocols) error {
 	var job Job
 	d := json.NewDecoder(in)
@@ -25,9 +30,23 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, p Protocols) error 
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	seen := make(chan struct{})
 	go func() { // ends with in, at the latest with this process
-		_, _ = io.Copy(io.Discard, in)
-		cancel()
+		defer cancel()
+		for r := bufio.NewReader(io.MultiReader(d.Buffered(), in)); ; {
+			b, err := r.ReadByte()
+			if err != nil {
+				return
+			}
+			if b != Seen {
+				continue
+			}
+			select {
+			case seen <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+		}
 	}()
 	e := json.NewEncoder(out)
 	var broken error
@@ -35,6 +54,12 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, p Protocols) error 
 		if err := e.Encode(ev); err != nil && broken == nil {
 			broken = fmt.Errorf("tell the result: %w", err)
 			cancel()
+		}
+		if ev.Kind == KindResult {
+			select {
+			case <-seen:
+			case <-ctx.Done():
+			}
 		}
 	}
 	err := Do(ctx, &job, p, tell)
@@ -55,7 +80,7 @@ func Do(ctx context.Context, job *Job, p Protocols, tell func(Event)) error {
 	if !ok {
 		return fmt.Errorf("no protocol is called %q", job.Dialect)
 	}
-	if slices.ContainsFunc(job.Steps, func(s Step) bool { return s.Workers > 0 }) {
+	if job.Callers == 0 && job.Hosts == 0 && !slices.ContainsFunc(job.Steps, Step.calls) {
 		return doIdle(ctx, job, dial, tell)
 	}
 	if job.Callers < 1 || job.Hosts < 1 {

@@ -22,7 +22,7 @@ func TestAJobComesInAndResultsGoOutAsLinesOfJSON(t *testing.T) {
 	}
 	in, feed := io.Pipe()
 	defer feed.Close()
-	go feed.Write(b)
+	go feed.Write(append(b, '\n', Seen))
 	var out bytes.Buffer
 	if err := Serve(t.Context(), in, &out, sockets); err != nil {
 		t.Fatal(err)

@@ -6,20 +6,25 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
 
 // Command says what to start, where it may run and what it may hold.
 type Command struct {
-	Path   string
-	Args   []string  // without the name of the program
-	Env    []string  // added to the environment of this process
-	CPUs   []int     // nil: any
-	Memory int64     // bytes that a control group lets it hold; 0: no cap
-	Stdin  io.Reader // nil: nothing
-	Stdout io.Writer // nil: dropped
-	Stderr io.Writer // nil: dropped
+	Path string
+	Args []string // without the name of the program
+	Env  []string // added to the environment of this process
+	// Without is the beginning of names of variables that are not handed on, unless they are in Env.
+	Without string
+	Folder  string    // to run in; "": this process's
+	CPUs    []int     // nil: any
+	Memory  int64     // bytes that a control group lets it hold; 0: no cap
+	Stdin   io.Reader // nil: nothing
+	Stdout  io.Writer // nil: dropped
+	Stderr  io.Writer // nil: dropped
 }
 
 // Child is a program that Start has started.
@@ -40,7 +45,8 @@ func Start(c Command) (*Child, error) {
 	k := &Child{done: make(chan struct{})}
 	k.cmd = exec.Command(c.Path, c.Args...)
 	k.cmd.Stdin, k.cmd.Stdout, k.cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
-	k.cmd.Env = append(os.Environ(), c.Env...)
+	k.cmd.Dir = c.Folder
+	k.cmd.Env = append(environ(c.Without), c.Env...)
 	// A grandchild that keeps an output open must not keep Stop waiting.
 	k.cmd.WaitDelay = 2 * time.Second
 	detach(k.cmd)
@@ -64,6 +70,15 @@ func Start(c Command) (*Child, error) {
 	}
 	go k.wait() // owned by k; ends with the program, which Stop ends
 	return k, nil
+}
+
+// environ returns the variables of this process but for those whose name begins with a prefix.
+func environ(without string) []string {
+	all := os.Environ()
+	if without == "" {
+		return all
+	}
+	return slices.DeleteFunc(all, func(v string) bool { return strings.HasPrefix(v, without) })
 }
 
 func (k *Child) wait() {

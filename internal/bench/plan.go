@@ -1,0 +1,133 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/plinth-run/plinth/internal/bench/load"
+	"github.com/plinth-run/plinth/internal/bench/proc"
+)
+
+// Case is one thing to measure: a program, started anew for each round, under one job. Cases of the
+// same Scenario and Profile are compared with the first of them, step by step.
+type Case struct {
+	Scenario   string
+	Name       string // within the scenario
+	Profile    Profile
+	Program    Program
+	Job        load.Job // Target and PID are filled in
+	ServerCPUs []int
+	LoadCPUs   []int
+	Rounds     int      // at most; 0: as many as the session has
+	Notes      []string // for the report
+}
+
+// cases turns options into cases: for each scenario and profile the engine, its control if there is
+// something to compare, and the others.
+func (o Options) cases() ([]Case, error) {
+	programs := []Program{o.Engine}
+	if len(o.Against) > 0 {
+		control := o.Engine
+		control.Name += " (control)"
+		programs = append(append(programs, control), o.Against...)
+	}
+	var cases []Case
+	for _, scenario := range o.Scenarios {
+		for _, profile := range o.Profiles {
+			for _, p := range programs {
+				c, err := o.newCase(scenario, profile, p)
+				if err != nil {
+					return nil, err
+				}
+				cases = append(cases, c)
+			}
+		}
+	}
+	return cases, nil
+}
+
+func (o Options) newCase(scenario string, profile Profile, p Program) (Case, error) {
+	c := Case{Scenario: scenario, Name: p.Name, Profile: profile, Program: p}
+	c.ServerCPUs, c.LoadCPUs = o.ServerCPUs, o.LoadCPUs
+	if profile.CPUs > 0 {
+		cpus := slices.Concat(o.ServerCPUs, without(o.LoadCPUs, o.ServerCPUs))
+		cpus = slices.Compact(cpus)
+		if len(cpus) < profile.CPUs {
+			note := fmt.Sprintf("only %d of %d processors are here", len(cpus), profile.CPUs)
+			c.Notes = append(c.Notes, note)
+		}
+		c.ServerCPUs, c.LoadCPUs, _ = proc.Split(cpus, profile.CPUs)
+	}
+	if shared(c.ServerCPUs, c.LoadCPUs) {
+		c.Notes = append(c.Notes, "server and load share a processor: "+
+			"throughput and latency are those of both together")
+	}
+	c.Job = load.Job{
+		Dialect:  p.Dialect,
+		Callers:  o.Connections / 2,
+		Hosts:    o.Connections - o.Connections/2,
+		Payload:  o.Payload,
+		Plain:    o.Plain,
+		Portable: o.Portable,
+	}
+	if c.Job.Dialect == "" {
+		c.Job.Dialect = DialectFrames
+		if o.SDK {
+			c.Job.Dialect = DialectSDK
+		}
+	}
+	switch scenario {
+	case "calls":
+		c.Job.Steps = o.callSteps()
+	case "memory":
+		c.Job = load.Job{Dialect: DialectFrames, Portable: o.Portable, Steps: MemorySteps(o.Workers, o.Quick)}
+	case "overload":
+		c.Job.Dialect = DialectFrames
+		Overload(&c.Job, o.Quick)
+	default:
+		return c, fmt.Errorf("no scenario is called %q", scenario)
+	}
+	return c, nil
+}
+
+// shared tells whether two sets of processors have one in common.
+func shared(a, b []int) bool {
+	return slices.ContainsFunc(a, func(cpu int) bool { return slices.Contains(b, cpu) })
+}
+
+func (o Options) callSteps() []load.Step {
+	if o.Rate > 0 {
+		return []load.Step{RateStep(o.Rate, o.Step)}
+	}
+	var steps []load.Step
+	for _, n := range o.InFlight {
+		steps = append(steps, CallStep(n, o.Step))
+	}
+	return steps
+}
+
+// CallStep is a closed loop of n calls in flight with a warm-up of up to a second.
+func CallStep(n int, window time.Duration) load.Step {
+	return load.Step{Name: fmt.Sprint(n), InFlight: n, Warm: warm(window), Measure: window}
+}
+
+// RateStep is an open loop of so many calls a second.
+func RateStep(rate float64, window time.Duration) load.Step {
+	return load.Step{Name: fmt.Sprintf("%.0f/s", rate), Rate: rate, Warm: warm(window), Measure: window}
+}
+
+func warm(window time.Duration) time.Duration { return min(time.Second, window/4) }
+
+// MemorySteps connects idle workers up to each of the numbers, which must rise.
+func MemorySteps(workers []int, quick bool) []load.Step {
+	still := 3 * time.Second
+	if quick {
+		still = time.Second
+	}
+	var steps []load.Step
+	for _, n := range workers {
+		steps = append(steps, load.Step{Name: fmt.Sprint(n), Workers: n, Warm: still, Measure: time.Second})
+	}
+	return steps
+}
