@@ -149,7 +149,8 @@ func (p *loop) write(c *conn) {
 	if c.blocked || c.closed || len(c.out) == 0 {
 		return
 	}
-	n, _, errno := unix.RawSyscall(unix.SYS_WRITE, uintptr(c.fd), uintptr(unsafe.Pointer(&c.out[0])), uintptr(len(c.out)))
+	n, _, errno := unix.RawSyscall(unix.SYS_WRITE,
+		uintptr(c.fd), uintptr(unsafe.Pointer(&c.out[0])), uintptr(len(c.out)))
 	if errno != 0 {
 		n = 0
 	}

@@ -32,8 +32,5 @@ func Main(name string, run func(ctx context.Context, l *net.TCPListener) error) 
 
 // Banner writes the line that a launcher waits for.
 func Banner(name, address string) {
-	_ = json.NewEncoder(os.Stdout).Encode(map[string]any{
-		"program":   name,
-		"addresses": map[string]string{"engine": address},
-	})
+	_ = json.NewEncoder(os.Stdout).Encode(map[string]string{"program": name, "workers": address})
 }
