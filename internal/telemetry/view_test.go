@@ -75,7 +75,8 @@ func TestForeignSpanComesBackAsItWas(t *testing.T) {
 	}
 }
 
-// A kind that asks for a foreign part which is not there, and kinds that do not exist, must not confuse the reader.
+// A kind that asks for a foreign part which is not there, and kinds that do not exist, must not confuse
+// the reader.
 func TestOddKindsReadAsPlainSpans(t *testing.T) {
 	s := NewSpans(1 << 20)
 	for _, kind := range []Kind{KindForeign, 4, 77, 255} {
