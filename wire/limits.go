@@ -80,7 +80,7 @@ func rows() []row {
 			"An id of a function, trigger, trigger type, service or worker name. A longer one is refused.",
 			CodeLimit}, func(b *Bounds) any { return &b.MaxIDBytes }},
 		{Limit{"max_invocation_id_bytes", 256, 36, 4 * kib, "bytes",
-			"An invocation id. A call with a longer one is refused without an answer.",
+			"An invocation id. A call with a longer one is refused.",
 			CodeLimit}, func(b *Bounds) any { return &b.MaxInvocationIDBytes }},
 		{Limit{"max_namespace_bytes", 128, 8, 4 * kib, "bytes",
 			"A namespace. A longer one is refused.",

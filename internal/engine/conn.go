@@ -147,7 +147,7 @@ func (k *conn) message(ev ws.Event) {
 		e.inbox.put(b)
 		return
 	}
-	if k.phase != serving || isBlank(b) {
+	if k.phase != serving || wire.Blank(b) {
 		return
 	}
 	n := e.lane(k.sock.Loop())
@@ -162,14 +162,16 @@ func (k *conn) message(ev ws.Event) {
 
 // malformed fails the call that a broken message belongs to, if it says which.
 func (k *conn) malformed(b []byte, err error) {
-	if err == nil {
-		err = errors.New("its text is not valid UTF-8")
+	fail := fault.New(fault.Invalid, wire.CodeMalformedFrame, "its text is not valid UTF-8")
+	var we *wire.Error
+	if errors.As(err, &we) {
+		fail = fault.New(fault.Invalid, we.Code, we.Message)
 	}
 	d := new(wire.Drain)
 	d.Write(b)
 	f := d.Frame()
-	k.complain("message ignored: malformed", "type", f.Type.String(), "error", err)
-	k.blame(f, fault.Newf(fault.Invalid, wire.CodeMalformedFrame, "the message cannot be used: %v", err))
+	k.complain("message cannot be used", "type", f.Type.String(), "code", fail.Code, "error", fail.Message)
+	k.blame(f, fail)
 }
 
 // blame fails the one call that a message which cannot be used belongs to.
@@ -311,16 +313,6 @@ func (e *Engine) dismiss(l *loop.Loop, k *conn) {
 	delete(e.workers, k.id)
 	e.mu.Unlock()
 	e.stats.died.Add(1)
-}
-
-// isBlank reports an empty or white-space message, which is ignored.
-func isBlank(b []byte) bool {
-	for _, c := range b {
-		if c != ' ' && c != '\t' && c != '\n' && c != '\r' {
-			return false
-		}
-	}
-	return true
 }
 
 func (k *conn) String() string { return fmt.Sprintf("worker %s", k.peer.Name()) }

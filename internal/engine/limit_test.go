@@ -71,7 +71,7 @@ var probes = map[string]probe{
 		for _, row := range []struct {
 			n    int
 			want string
-		}{{at, wire.CodeFunctionNotFound}, {at + 1, wire.CodeMalformedFrame}} {
+		}{{at, wire.CodeFunctionNotFound}, {at + 1, wire.CodeLimit}} {
 			c.raw(text(`{"type":"invokefunction","invocation_id":"d","function_id":"no::such","data":` +
 				strings.Repeat("[", row.n) + strings.Repeat("]", row.n) + `}`))
 			expect(t, fmt.Sprint(row.n), c.result("d").code(), row.want)

@@ -71,7 +71,7 @@ func (k *conn) check(f *wire.Frame) *fault.Error {
 		return fault.New(fault.Unavailable, wire.CodeDraining, "Plinth is stopping")
 	case len(f.FunctionID) == 0:
 		return fault.New(fault.Invalid, wire.CodeInvalidArguments, "function_id is missing")
-	case f.BadNamespace || f.Namespace != nil && isBlank(f.Namespace):
+	case f.BadNamespace || f.Namespace != nil && wire.Blank(f.Namespace):
 		return fault.New(fault.Invalid, wire.CodeInvalidNamespace,
 			"namespace must be a text that is not blank; leave it out for default")
 	case len(f.InvocationID) > b.MaxInvocationIDBytes:

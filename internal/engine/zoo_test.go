@@ -278,14 +278,14 @@ func TestAnOversizedMessageCostsOneCall(t *testing.T) {
 func TestAMalformedMessageCostsOneCall(t *testing.T) {
 	r := start(t)
 	host, caller := r.worker("host", "x::y"), r.dial()
-	for _, bad := range []string{
-		`{"type":"invokefunction","invocation_id":"bad","function_id":"x::y","data":{"a":}}`,
-		`{"type":"invokefunction","invocation_id":"bad","function_id":"x::y","data":"` + "\xff\xfe" + `"}`,
-		`{"type":"invokefunction","invocation_id":"bad","function_id":"x::y","data":` + strings.Repeat("[", 600) + strings.Repeat("]", 600) + `}`,
-		`{"type":"invokefunction","invocation_id":"bad","function_id":"x::y"} trailing`,
+	for bad, want := range map[string]string{
+		`{"type":"invokefunction","invocation_id":"bad","function_id":"x::y","data":{"a":}}`:                                                      wire.CodeMalformedFrame,
+		`{"type":"invokefunction","invocation_id":"bad","function_id":"x::y","data":"` + "\xff\xfe" + `"}`:                                        wire.CodeMalformedFrame,
+		`{"type":"invokefunction","invocation_id":"bad","function_id":"x::y","data":` + strings.Repeat("[", 600) + strings.Repeat("]", 600) + `}`: wire.CodeLimit,
+		`{"type":"invokefunction","invocation_id":"bad","function_id":"x::y"} trailing`:                                                           wire.CodeMalformedFrame,
 	} {
 		caller.raw(text(bad))
-		if out := caller.result("bad"); out.code() != wire.CodeMalformedFrame {
+		if out := caller.result("bad"); out.code() != want {
 			t.Errorf("%.90s: %v", bad, out)
 		}
 	}
