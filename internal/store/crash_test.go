@@ -43,12 +43,16 @@ func newWorkload(t *testing.T, r *rand.Rand) *workload {
 	return w
 }
 
-func (w *workload) group(left int) {
-	n := 1 + w.r.IntN(8)
+// begin sends one record, alone, and the groups after it from its completion: from then on all of the workload is
+// on the goroutine of Run.
+func (w *workload) begin() { w.send(1, w.r.IntN(8)) }
+
+// send sends n records, and left more groups when they are acknowledged.
+func (w *workload) send(n, left int) {
 	for i := range n {
 		w.p.sent++
-		want := w.p.sent
-		err := w.log.AppendAsync(record(want, w.r.IntN(700)), func(position uint64, err error) {
+		want, size := w.p.sent, w.r.IntN(700)
+		err := w.log.AppendAsync(record(want, size), func(position uint64, err error) {
 			if err != nil || position != want {
 				w.t.Errorf("record %d: position %d, %v", want, position, err)
 			}
@@ -56,7 +60,7 @@ func (w *workload) group(left int) {
 			if i == n-1 {
 				w.between()
 				if left > 0 {
-					w.group(left - 1)
+					w.send(1+w.r.IntN(8), left-1)
 				}
 			}
 		})
@@ -109,7 +113,7 @@ func (w *workload) run(cut func()) {
 		w.log = l
 		r := start(l)
 		for range 1 + w.r.IntN(3) {
-			w.group(w.r.IntN(8))
+			w.begin()
 			synctest.Wait() // the log is idle, and its mark is written
 		}
 		if err := r.stop(); err != nil {

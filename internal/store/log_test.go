@@ -244,6 +244,37 @@ func TestWriteWaitsAtMostTheGatherTime(t *testing.T) {
 	})
 }
 
+func TestReadStopsWhereItIsToldTo(t *testing.T) {
+	l := open(t, storetest.NewMem(), "/log", store.LogOptions{SegmentBytes: 4 << 10})
+	each(t, l.Log, 1, 30, 300)
+	ok(t, l.Truncate(4))
+	enough := errors.New("enough")
+	sum := uint64(0)
+	next, err := l.Read(0, func(position uint64, b []byte) error {
+		if position == 20 {
+			return enough
+		}
+		n, good := number(b)
+		if !good || n != position {
+			t.Errorf("position %d holds %.20q", position, b)
+		}
+		sum += n
+		return nil
+	})
+	if is(t, err, enough); next != 20 || sum != 19*20/2-6 {
+		t.Fatalf("next is %d, the sum %d", next, sum)
+	}
+	count := 0
+	next, err = l.Read(next, func(uint64, []byte) error { count++; return nil })
+	if ok(t, err); next != 31 || count != 11 {
+		t.Fatalf("next is %d after %d", next, count)
+	}
+	next, err = l.Read(3, nil)
+	if is(t, err, store.ErrGone); next != 3 {
+		t.Fatal(next)
+	}
+}
+
 func TestReaderFollowsTheWriter(t *testing.T) {
 	l := open(t, store.OS(), t.TempDir(), store.LogOptions{SegmentBytes: 4 << 10})
 	r := must(l.Reader(0))(t)

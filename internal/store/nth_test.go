@@ -118,6 +118,8 @@ func TestNthOperationFailsWhileAppending(t *testing.T) {
 	})
 }
 
+// TestNthOperationFailsInAGroup writes two groups of ten, each by one write: all of a group is acknowledged or
+// none of it is.
 func TestNthOperationFailsInAGroup(t *testing.T) {
 	loops(t, func(t *testing.T, mem *storetest.Mem, f *storetest.Fault) {
 		p := promise{floor: 1}
@@ -127,44 +129,45 @@ func TestNthOperationFailsInAGroup(t *testing.T) {
 		if err != nil {
 			return
 		}
-		// Two groups, each written by one write: all of a group is acknowledged or none of it.
-		r := start(l)
-		for range 2 {
-			results := make(chan error, 20)
-			w := &workload{t: t, r: rand.New(rand.NewPCG(7, 7)), log: l, p: p}
-			held := make(chan struct{})
-			first := l.AppendAsync(record(p.sent+1, 100), func(_ uint64,
-				err error) {
-				<-held
-				results <- err
-			})
-			sent := 0
-			if first == nil {
-				sent++
-				for i := range uint64(9) {
-					if l.AppendAsync(record(p.sent+2+i, 100), func(_ uint64,
-						err error) {
-						results <- err
-					}) == nil {
-						sent++
+		const size = 10
+		ended := make(chan struct{})
+		var group func(left int)
+		group = func(left int) { // before Run, and then on its goroutine
+			first := p.acked + 1
+			p.sent = p.acked + size
+			var errs []error
+			for i := range uint64(size) {
+				err := l.AppendAsync(record(first+i, 100), func(position uint64, err error) {
+					errs = append(errs, err)
+					if err == nil {
+						p.acked = position
+					} else if _, space := errors.AsType[*store.SpaceError](err); space {
+						p.sent = p.acked // nothing of it stays
 					}
+					if len(errs) < size {
+						return
+					}
+					for _, e := range errs {
+						if (e == nil) != (errs[0] == nil) {
+							t.Errorf("a group was divided: %v", errs)
+						}
+					}
+					if left > 0 {
+						group(left - 1)
+					} else {
+						close(ended)
+					}
+				})
+				if err != nil {
+					as[*store.FailedError](t, err)
+					close(ended)
+					return
 				}
 			}
-			close(held)
-			w.p.sent += uint64(sent)
-			failed := 0
-			for range sent {
-				if err := <-results; err != nil {
-					typed(t, f, err)
-					failed++
-				}
-			}
-			p.sent = max(p.sent, w.p.sent)
-			if failed > 0 {
-				break
-			}
-			p.acked = p.sent
 		}
+		group(1)
+		r := start(l)
+		<-ended
 		typed(t, f, r.stop())
 	})
 }

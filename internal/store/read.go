@@ -29,6 +29,34 @@ func (l *Log) Reader(from uint64) (*Reader, error) {
 	return &Reader{log: l, next: from}, nil
 }
 
+// Read calls fn with every record from the position on (0: from the first readable one) up to the last durable one,
+// in order, and returns the position after the last record that fn took. The record is valid during the call. The
+// errors are those of Reader, of Reader.Next and of fn; after a *LostError, a Read from the position that was
+// returned goes on behind the loss.
+func (l *Log) Read(from uint64, fn func(position uint64, record []byte) error) (next uint64, err error) {
+	r, err := l.Reader(from)
+	if err != nil {
+		return from, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	next = r.Position()
+	for {
+		position, record, err := r.Next()
+		if err == io.EOF {
+			return next, nil
+		}
+		if err == nil {
+			err = fn(position, record)
+		} else if _, lost := errors.AsType[*LostError](err); lost {
+			next = r.Position()
+		}
+		if err != nil {
+			return next, err
+		}
+		next = r.Position()
+	}
+}
+
 // Next returns the next record, valid until the next call. At the last durable record it returns io.EOF; it
 // may be called again when Log.Wait says that there is more. A *GoneError says that the log was truncated
 // past the reader, a *LostError that a salvage gave these positions up (the call after it goes on behind

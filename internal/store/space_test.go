@@ -143,3 +143,26 @@ func TestFailedSyncOfASnapshotIsTheEndOfTheLog(t *testing.T) {
 	as[*store.FailedError](t, <-r.done) // without anybody stopping it
 	r.done <- nil
 }
+
+func TestFolderOnAReadOnlyMountIsRefused(t *testing.T) {
+	disk := mountTmpfs(t, "1m")
+	path := filepath.Join(disk, "data")
+	ok(t, must(store.Open(path, store.Options{}))(t).Close())
+	if out, err := exec.Command("mount", "-o", "remount,ro", disk).CombinedOutput(); err != nil {
+		t.Skipf("remount: %v: %s", err, out)
+	}
+	_, err := store.Open(path, store.Options{})
+	if e := as[*store.UnwritableError](t, err); e.Path != path || !errors.Is(err, syscall.EROFS) {
+		t.Fatalf("%+v", e)
+	}
+}
+
+// TestFolderWithAWritableLockAloneIsRefused lets every file but the lock fail to be made.
+func TestFolderWithAWritableLockAloneIsRefused(t *testing.T) {
+	mem := storetest.NewMem()
+	ok(t, must(store.Open("/data", store.Options{FS: mem}))(t).Close())
+	create := func(k storetest.Kind) bool { return k == storetest.Create }
+	f := storetest.NewFault(mem, storetest.Variant{Err: syscall.EACCES, Sticky: true, Only: create}, 1)
+	_, err := store.Open("/data", store.Options{FS: f})
+	as[*store.UnwritableError](t, err)
+}

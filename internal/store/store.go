@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"regexp"
 	"sync"
@@ -100,7 +101,7 @@ func (d *Dir) open() error {
 		}
 		return &UnwritableError{Path: d.path, Err: err}
 	}
-	if err := removeTemporary(d.fs, d.path); err != nil {
+	if err := d.probe(); err != nil {
 		return &UnwritableError{Path: d.path, Err: err}
 	}
 	d.version, err = readVersion(d.fs, d.versionPath())
@@ -108,6 +109,19 @@ func (d *Dir) open() error {
 		err = d.adopt()
 	}
 	return err
+}
+
+// probe makes a file in the folder and removes it with all that is half written: a folder where this user may
+// write the lock and nothing else is told now, and not by the first room.
+func (d *Dir) probe() error {
+	f, err := d.fs.Open(filepath.Join(d.path, "probe"+temporary), os.O_CREATE|os.O_RDWR)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return removeTemporary(d.fs, d.path)
 }
 
 // adopt writes the first VERSION into a folder without one. A folder that has rooms but no VERSION is not
