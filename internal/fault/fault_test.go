@@ -36,7 +36,8 @@ func TestKindAndCodeSurviveWrapping(t *testing.T) {
 		}
 	}
 	outer := Newf(Unavailable, "GONE", "worker: %w", e)
-	if KindOf(outer) != Unavailable || !errors.Is(outer, e) || outer.Message != "worker: INVOCATION_TIMEOUT: too long" {
+	if KindOf(outer) != Unavailable || !errors.Is(outer, e) ||
+		outer.Message != "worker: INVOCATION_TIMEOUT: too long" {
 		t.Errorf("the outer error is %v, %v", KindOf(outer), outer)
 	}
 }
@@ -58,7 +59,8 @@ func TestErrorsMatchByCode(t *testing.T) {
 	if !errors.Is(fmt.Errorf("x: %w", e), &Error{Code: "TOO_MUCH"}) {
 		t.Error("the same code does not match")
 	}
-	if errors.Is(e, &Error{Code: "OTHER", Kind: Limit}) || errors.Is(e, &Error{Kind: Limit}) || errors.Is(e, io.EOF) {
+	if errors.Is(e, &Error{Code: "OTHER", Kind: Limit}) || errors.Is(e, &Error{Kind: Limit}) ||
+		errors.Is(e, io.EOF) {
 		t.Error("it matches without the same code")
 	}
 	bare := &Error{Message: "m"}
