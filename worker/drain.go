@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"time"
 
 	"github.com/plinth-run/plinth/wire/ws"
@@ -8,9 +9,9 @@ import (
 
 // drain ends the work of a connection in order: take no more calls, finish the handlers, send all, say
 // goodbye. It ends early when the connection does.
-func (w *Worker) drain(giveUp func(), c *conn) {
+func (w *Worker) drain(hard context.Context, giveUp func(), c *conn) {
 	w.leave(c)
-	w.finishHandlers(giveUp, c)
+	w.finishHandlers(hard, giveUp)
 	if !w.flush(c) {
 		return
 	}
@@ -48,10 +49,10 @@ func (w *Worker) leave(c *conn) {
 	}
 }
 
-// finishHandlers waits for the handlers that run or wait, for the grace time; then it ends their context and
-// gives them a moment to heed it.
-func (w *Worker) finishHandlers(giveUp func(), c *conn) {
-	if w.calm(w.opts.Grace) {
+// finishHandlers waits for the handlers that run or wait, for the grace time; then it ends hard, their
+// context, and gives them a moment to heed it. They get both once.
+func (w *Worker) finishHandlers(hard context.Context, giveUp func()) {
+	if hard.Err() != nil || w.calm(w.opts.Grace) {
 		return
 	}
 	running, waiting := w.pool.size()
@@ -96,9 +97,9 @@ func (w *Worker) flush(c *conn) bool {
 }
 
 // stop ends the pool. Without a connection, handlers get their grace time here.
-func (w *Worker) stop(giveUp func()) {
+func (w *Worker) stop(hard context.Context, giveUp func()) {
 	w.leave(nil)
-	w.finishHandlers(giveUp, nil)
+	w.finishHandlers(hard, giveUp)
 	giveUp()
 	left, stuck := w.pool.close()
 	for _, j := range left {

@@ -39,7 +39,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		w.log.Warn("the token goes over the network in clear text: use a wss URL", "host", w.target.host)
 	}
 	err := w.keep(ctx, hard, giveUp)
-	w.stop(giveUp)
+	w.stop(hard, giveUp)
 	w.shut()
 	w.tell(State{Phase: Closed, Err: err})
 	return err
@@ -114,14 +114,14 @@ func (w *Worker) session(ctx, hard context.Context, giveUp func(), c *conn, rest
 	c.kick <- struct{}{} // seal has set awake; nobody else sends for it
 	c.done.Go(func() { c.read(hard, rest) })
 	c.done.Go(c.write)
-	greeted = w.attend(ctx, giveUp, c)
+	greeted = w.attend(ctx, hard, giveUp, c)
 	c.done.Wait()
 	w.detach(c)
 	return greeted, c.err
 }
 
 // attend watches over a connection until it is over: greeting, silence, and the end of ctx.
-func (w *Worker) attend(ctx context.Context, giveUp func(), c *conn) (greeted bool) {
+func (w *Worker) attend(ctx, hard context.Context, giveUp func(), c *conn) (greeted bool) {
 	silence := time.NewTimer(pingAfter)
 	defer silence.Stop()
 	for {
@@ -129,7 +129,7 @@ func (w *Worker) attend(ctx context.Context, giveUp func(), c *conn) (greeted bo
 		case <-c.down:
 			return greeted
 		case <-ctx.Done():
-			w.drain(giveUp, c)
+			w.drain(hard, giveUp, c)
 			c.fail(nil)
 			return greeted
 		case <-c.hello:

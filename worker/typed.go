@@ -39,8 +39,8 @@ func Handle[In, Out any](
 			return nil, err
 		}
 		raw, trusted, err := encode(out)
-		if err == nil && !trusted && raw != nil && !json.Valid(raw) {
-			err = errors.New("not JSON")
+		if err == nil && !trusted && raw != nil && !validJSON(new(wire.Frame), raw) {
+			err = errors.New("it is no JSON in UTF-8")
 		}
 		if err != nil {
 			return nil, &Error{Code: wire.CodeSerializationError, cause: err,

@@ -1,0 +1,226 @@
+package worker
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"math/big"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/plinth-run/plinth/wire"
+	"github.com/plinth-run/plinth/wire/ws"
+)
+
+func TestURLs(t *testing.T) {
+	for address, want := range map[string]target{
+		"ws://localhost":             {address: "localhost:80", host: "localhost", path: "/", local: true},
+		"http://10.0.0.1:49134":      {address: "10.0.0.1:49134", host: "10.0.0.1:49134", path: "/"},
+		"wss://e.example/w/x?a=b%20": {address: "e.example:443", host: "e.example", path: "/w/x?a=b%20", secure: true},
+		"https://[::1]:1":            {address: "[::1]:1", host: "[::1]:1", path: "/", secure: true, local: true},
+	} {
+		if got, err := parseTarget(address); err != nil || got != want {
+			t.Errorf("%s: %+v, %v", address, got, err)
+		}
+	}
+	for _, address := range []string{"127.0.0.1:49134", "ftp://x", "ws://", "ws://u:secret@x", "ws://x:y", "::"} {
+		if _, err := parseTarget(address); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+func TestEnvironmentFillsWhatOptionsLeaveOpen(t *testing.T) {
+	for _, name := range []string{"PLINTH_URL", "III_URL", "III_TOKEN", "III_NAMESPACE", "III_WORKER_NAME"} {
+		t.Setenv(name, "")
+	}
+	address := func() string {
+		w, err := New("", Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w.target.address
+	}
+	if got := address(); got != "127.0.0.1:49134" {
+		t.Errorf("default: %s", got)
+	}
+	t.Setenv("III_URL", "ws://b:2")
+	if got := address(); got != "b:2" {
+		t.Errorf("III_URL: %s", got)
+	}
+	t.Setenv("PLINTH_URL", "ws://a:1")
+	if got := address(); got != "a:1" {
+		t.Errorf("PLINTH_URL: %s", got)
+	}
+	t.Setenv("III_TOKEN", "token")
+	t.Setenv("III_NAMESPACE", "space")
+	w, err := New("", Options{Header: map[string][]string{"X-A": {"1"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := w.header(); h["Authorization"][0] != "Bearer token" || h["X-A"][0] != "1" || w.opts.Namespace != "space" {
+		t.Errorf("header %v, namespace %s", h, w.opts.Namespace)
+	}
+	host, _ := os.Hostname()
+	if w.Name() == "" || !strings.HasPrefix(w.Name(), host) {
+		t.Errorf("name %s", w.Name())
+	}
+	t.Setenv("III_WORKER_NAME", "env")
+	if w, err = New("", Options{}); err != nil || w.Name() != "env" {
+		t.Errorf("name %v, %v", w, err)
+	}
+	if w, err = New("", Options{Name: "own"}); err != nil || w.Name() != "own" {
+		t.Errorf("name %v, %v", w, err)
+	}
+}
+
+func TestBadOptionsAreRefused(t *testing.T) {
+	for name, o := range map[string]Options{
+		"name":       {Name: strings.Repeat("x", 600)},
+		"blank":      {Namespace: "  "},
+		"long":       {Namespace: strings.Repeat("x", 200)},
+		"calls":      {MaxCalls: maxSlots + 1},
+		"negative":   {SendBuffer: -1},
+		"factor":     {Reconnect: Reconnect{Factor: 0.5}},
+		"jitter":     {Reconnect: Reconnect{Jitter: 2}},
+		"max":        {Reconnect: Reconnect{First: time.Minute, Max: time.Second}},
+		"attempts":   {Reconnect: Reconnect{MaxAttempts: -1}},
+		"concurrent": {Concurrency: -1},
+	} {
+		if _, err := New("", o); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func TestDelaysGrowToTheirMaximumWithinTheJitter(t *testing.T) {
+	r := Reconnect{First: time.Second, Factor: 2, Max: 30 * time.Second, Jitter: 0.3}
+	for failures, want := range map[int]time.Duration{1: 1, 2: 2, 3: 4, 4: 8, 5: 16, 6: 30, 7: 30, 1000: 30} {
+		want *= time.Second
+		if d := r.delay(failures, 0.5); d != want {
+			t.Errorf("failure %d: %v, want %v", failures, d, want)
+		}
+		low, high := r.delay(failures, 0), r.delay(failures, 1)
+		if low.Round(time.Millisecond) != want*7/10 || high.Round(time.Millisecond) != want*13/10 {
+			t.Errorf("failure %d: %v to %v", failures, low, high)
+		}
+	}
+}
+
+func TestErrorsKeepWhatBelongsToTheApplication(t *testing.T) {
+	for _, c := range []struct {
+		err           error
+		code, message string
+	}{
+		{errors.New("x"), wire.CodeInvocationFailed, "x"},
+		{Errorf("mine", "n is %d", 7), "mine", "n is 7"},
+		{Errorf(wire.CodeNotFound, "no row"), wire.CodeNotFound, "no row"},
+		{Errorf(wire.CodeTimeout, "own timer"), wire.CodeTimeout, "own timer"}, // said on purpose
+		{&Error{Code: wire.CodeTimeout, Message: "m", called: true}, wire.CodeInvocationFailed, "TIMEOUT: m"},
+		{&Error{Code: "theirs", Message: "m", called: true}, "theirs", "m"},
+		{&Error{}, wire.CodeInvocationFailed, ""},
+	} {
+		if e := wireError(c.err); e.Code != c.code || e.Message != c.message {
+			t.Errorf("%#v: got %v", c.err, e)
+		}
+	}
+	if !errors.Is(&Error{Code: wire.CodeInvocationTimeout}, ErrTimeout) || errors.Is(ErrTimeout, ErrNotFound) ||
+		errors.Is(ErrTimeout, context.Canceled) {
+		t.Error("errors.Is does not go by code")
+	}
+	if got := (&Error{Code: "x"}).Error(); got != "x" {
+		t.Errorf("text %q", got)
+	}
+}
+
+func TestNamesOfPhases(t *testing.T) {
+	want := []string{"idle", "connecting", "connected", "waiting", "draining", "closed", "unknown"}
+	for i, name := range want {
+		if got := Phase(i).String(); got != name {
+			t.Errorf("phase %d is %q, want %q", i, got, name)
+		}
+	}
+}
+
+// TestSecureURLsSpeakTLS checks the certificate too: a worker that does not know the issuer stays away.
+func TestSecureURLsSpeakTLS(t *testing.T) {
+	cert, roots := selfSigned(t)
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	served := make(chan string, 4)
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				close(served)
+				return
+			}
+			b := make([]byte, 4096)
+			n, err := c.Read(b)
+			if err != nil {
+				c.Close()
+				continue
+			}
+			r, _, err := ws.ParseRequest(b[:n])
+			if err != nil {
+				t.Error(err)
+			}
+			_, _ = c.Write(ws.AppendAccept(nil, r.Key))
+			served <- r.Header("Authorization")
+			c.Close()
+		}
+	}()
+	address := "wss://" + l.Addr().String()
+	w, err := New(address, Options{Token: "t0ken", TLS: &tls.Config{RootCAs: roots}, Logger: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, _, err := w.dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.fail(nil)
+	if got := <-served; got != "Bearer t0ken" {
+		t.Errorf("authorization %q", got)
+	}
+	w, err = New(address, Options{Logger: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var unknown x509.UnknownAuthorityError
+	if _, _, err := w.dial(t.Context()); !errors.As(err, &unknown) {
+		t.Errorf("an unknown issuer: %v", err)
+	}
+}
+
+func selfSigned(t *testing.T) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(leaf)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots
+}
