@@ -1,8 +1,6 @@
 package telemetry
 
 import (
-	"cmp"
-	"container/heap"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -50,8 +48,9 @@ type Reader struct {
 	Service string // the service name of our own spans
 }
 
-// Each visits the spans that match, the last recorded first, until visit returns false.
+// Each visits the spans that match, the last recorded first, until visit returns false. It does not sort.
 func (r Reader) Each(f Filter, visit func(*View) bool) {
+	f.Sort = ByRecency
 	r.each(&f, func(b []byte) bool {
 		v := view(b, r.Names, r.Service)
 		return !f.matches(v) || visit(v)
@@ -64,7 +63,39 @@ func (r Reader) each(f *Filter, visit func([]byte) bool) {
 	if f.From != 0 {
 		from = f.From // a span that starts later ends later
 	}
-	r.Spans.ring.walk(from, math.MaxInt64, func(b []byte) bool { return !f.fits(b) || visit(b) })
+	walk := r.Spans.ring.walk
+	if f.oldestFirst() {
+		walk = r.Spans.ring.forward
+	}
+	named := r.named(f)
+	walk(from, math.MaxInt64, func(b []byte) bool { return !f.fits(b) || !named(b) || visit(b) })
+}
+
+// named returns a test for what the filter asks of name and service. Each name of our own is looked at once.
+func (r Reader) named(f *Filter) func(b []byte) bool {
+	if f.Name == "" && f.Service == "" {
+		return func([]byte) bool { return true }
+	}
+	ours := contains(r.Service, f.Service)
+	type key struct {
+		id   uint32
+		kind Kind
+	}
+	known := map[key]bool{}
+	return func(b []byte) bool {
+		if b[atKind] == KindForeign {
+			parts := foreignParts(b)
+			return contains(string(parts[0]), f.Name) && contains(string(parts[1]), f.Service)
+		}
+		k := key{binary.LittleEndian.Uint32(b[spanName:]), b[atKind]}
+		match, seen := known[k]
+		if !seen {
+			name, _ := nameOf(b, r.Names)
+			match = ours && contains(name, f.Name)
+			known[k] = match
+		}
+		return match
+	}
 }
 
 // List returns one page of the spans that match, and how many match in all.
@@ -73,25 +104,32 @@ func (r Reader) List(f Filter) (page []*View, total int) {
 	if limit <= 0 {
 		limit = 100
 	}
-	offset := max(f.Offset, 0)
-	p := pager{keep: min(offset+limit, maxPage), before: f.before()}
-	whole := f.whole()
+	offset := min(max(f.Offset, 0), maxPage)
+	p := pager{keep: min(offset+min(limit, maxPage), maxPage), sort: f.Sort, ascending: f.Ascending,
+		oldestFirst: f.oldestFirst()}
+	decode := f.whole() || f.Sort == ByName
 	r.each(&f, func(b []byte) bool {
-		if !whole && !p.wants(&f, b) {
-			total++
-			return true
-		}
-		v := view(b, r.Names, r.Service)
-		if !f.matches(v) {
-			return true
+		var name string
+		if decode {
+			v := view(b, r.Names, r.Service)
+			if !f.matches(v) {
+				return true
+			}
+			name = v.Name
 		}
 		total++
-		p.add(v)
+		p.add(b, name)
 		return true
 	})
-	page = p.sorted()
-	return page[min(offset, len(page)):], total
+	for _, b := range p.sorted()[min(offset, len(p.spans)):] {
+		page = append(page, view(b.record, r.Names, r.Service))
+	}
+	return page, total
 }
+
+// oldestFirst tells in which order to read for a page: where the earliest are asked for, most of the others
+// need not be looked at when those were seen first.
+func (f *Filter) oldestFirst() bool { return f.Sort == ByStart && f.Ascending }
 
 // fits says what can be said without decoding: ids, kind, status and times.
 func (f *Filter) fits(b []byte) bool {
@@ -113,14 +151,11 @@ func (f *Filter) fits(b []byte) bool {
 
 // whole reports whether a span has to be decoded to tell if it matches.
 func (f *Filter) whole() bool {
-	return f.Name != "" || f.Service != "" || len(f.Attributes)+len(f.NotAttributes) > 0 || f.Match != nil
+	return len(f.Attributes)+len(f.NotAttributes) > 0 || f.Match != nil
 }
 
-// matches says what fits did not.
+// matches says what can be said of a decoded span only.
 func (f *Filter) matches(v *View) bool {
-	if !contains(v.Name, f.Name) || !contains(v.Service, f.Service) {
-		return false
-	}
 	for _, a := range f.Attributes {
 		if got, ok := v.Attribute(a[0]); !ok || got != a[1] {
 			return false
@@ -145,101 +180,4 @@ func durationOf(b []byte) int64 {
 
 func contains(s, part string) bool {
 	return part == "" || strings.Contains(strings.ToLower(s), strings.ToLower(part))
-}
-
-// before returns the order of the page; nil means as they come. Where it leaves two spans equal, the
-// one that was recorded later stands first.
-func (f *Filter) before() func(a, b *View) int {
-	var by func(a, b *View) int
-	switch f.Sort {
-	case ByStart:
-		by = func(a, b *View) int { return cmp.Compare(a.Start, b.Start) }
-	case ByDuration:
-		by = func(a, b *View) int { return cmp.Compare(a.Duration(), b.Duration()) }
-	case ByName:
-		by = func(a, b *View) int { return strings.Compare(a.Name, b.Name) }
-	default:
-		return nil
-	}
-	if f.Ascending {
-		return by
-	}
-	return func(a, b *View) int { return by(b, a) }
-}
-
-// pager keeps the spans that stand first. With an order it is a heap whose top is the one to go next.
-type pager struct {
-	keep   int
-	before func(a, b *View) int
-	spans  []placed
-	seen   int
-}
-
-type placed struct {
-	span *View
-	seen int
-}
-
-// wants reports whether a record could still enter the page, if that can be told without decoding it.
-func (p *pager) wants(f *Filter, b []byte) bool {
-	if len(p.spans) < p.keep {
-		return true
-	}
-	var key, worst int64
-	switch f.Sort {
-	case ByRecency:
-		return false
-	case ByStart:
-		key, worst = startOf(b), p.spans[0].span.Start
-	case ByDuration:
-		key, worst = durationOf(b), p.spans[0].span.Duration()
-	default:
-		return true
-	}
-	if f.Ascending {
-		return key < worst
-	}
-	return key > worst
-}
-
-func (p *pager) add(v *View) {
-	p.seen++
-	next := placed{v, p.seen}
-	switch {
-	case len(p.spans) < p.keep && p.before == nil:
-		p.spans = append(p.spans, next)
-	case len(p.spans) < p.keep:
-		heap.Push(p, next)
-	case p.before != nil && p.compare(next, p.spans[0]) < 0:
-		p.spans[0] = next
-		heap.Fix(p, 0)
-	}
-}
-
-func (p *pager) sorted() []*View {
-	if p.before != nil {
-		slices.SortFunc(p.spans, p.compare)
-	}
-	page := make([]*View, len(p.spans))
-	for i := range p.spans {
-		page[i] = p.spans[i].span
-	}
-	return page
-}
-
-func (p *pager) compare(a, b placed) int {
-	if c := p.before(a.span, b.span); c != 0 {
-		return c
-	}
-	return cmp.Compare(a.seen, b.seen)
-}
-
-// Len, Less, Swap, Push and Pop are heap.Interface.
-func (p *pager) Len() int           { return len(p.spans) }
-func (p *pager) Less(i, j int) bool { return p.compare(p.spans[i], p.spans[j]) > 0 }
-func (p *pager) Swap(i, j int)      { p.spans[i], p.spans[j] = p.spans[j], p.spans[i] }
-func (p *pager) Push(x any)         { p.spans = append(p.spans, x.(placed)) }
-func (p *pager) Pop() (last any) {
-	last, p.spans = p.spans[len(p.spans)-1], p.spans[:len(p.spans)-1]
-	return last
 }

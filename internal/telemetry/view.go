@@ -3,6 +3,7 @@ package telemetry
 import (
 	"encoding/binary"
 	"encoding/json"
+	"slices"
 	"strconv"
 )
 
@@ -207,30 +208,42 @@ func view(b []byte, names *Names, service string) *View {
 		v.End = 0
 	}
 	message := int(le.Uint32(b[spanMessage:]))
-	switch v.Kind {
-	case KindForeign:
+	if v.Kind == KindForeign {
 		v.readForeign(b, message)
 		return v
-	case KindUser, KindInternal:
-		v.Function, v.Role = names.Text(le.Uint32(b[spanName:])), 2
-		v.Name = "call " + v.Function
-	default:
-		v.Name, v.Role = names.Text(le.Uint32(b[spanName:])), 1
+	}
+	v.Role = 1
+	if v.Name, v.Function = nameOf(b, names); v.Function != "" {
+		v.Role = 2
 	}
 	v.Message = string(b[spanHeader : spanHeader+message])
 	return v
 }
 
-func (v *View) readForeign(b []byte, message int) {
-	at := spanHeader + foreignPart
-	v.Message = string(b[at : at+message])
-	at += message
-	var parts [8][]byte
-	rest := append([]byte(nil), b[at:]...)
+// nameOf returns the name under which a span of our own is shown, and the function if it is a call.
+func nameOf(b []byte, names *Names) (name, function string) {
+	name = names.Text(binary.LittleEndian.Uint32(b[spanName:]))
+	if kind := b[atKind]; kind == KindUser || kind == KindInternal {
+		return "call " + name, name
+	}
+	return name, ""
+}
+
+// foreignParts returns the variable parts of a foreign span, in the order of Foreign.parts.
+func foreignParts(b []byte) (parts [8][]byte) {
+	at := spanHeader + foreignPart + binary.LittleEndian.Uint32(b[spanMessage:])
 	for i := range parts {
 		n := binary.LittleEndian.Uint32(b[spanHeader+4*i:])
-		parts[i], rest = rest[:n:n], rest[n:]
+		parts[i] = b[at : at+n : at+n]
+		at += n
 	}
+	return parts
+}
+
+func (v *View) readForeign(b []byte, message int) {
+	parts := foreignParts(slices.Clone(b))
+	at := spanHeader + foreignPart
+	v.Message = string(b[at : at+message])
 	v.Name, v.Service = string(parts[0]), string(parts[1])
 	v.Scope, v.Version = string(parts[2]), string(parts[3])
 	v.Attributes, v.Resource, v.Links, v.Events = parts[4], parts[5], parts[6], parts[7]
