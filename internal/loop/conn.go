@@ -13,6 +13,7 @@ const (
 	lingering             // all is sent and the peer was told so
 	paused                // nothing is read
 	broken                // a write failed: reading goes on to its end
+	resumed               // for the reader of a portable connection: Resume came after its last look
 	deaf                  // the peer ended its side while Finish was still sending
 	gone                  // the descriptor is closed
 )
@@ -188,6 +189,7 @@ func (c *Conn) Resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state.Load()&(closing|finishing|paused) == paused {
+		c.state.Or(resumed)
 		c.state.And(^uint32(paused))
 		c.ask(todoResume)
 	}

@@ -159,29 +159,31 @@ func (s *stream) read() {
 	}
 }
 
-// deliver gives the handler buf[:kept+n] and returns how many bytes stay; while c is paused it waits.
+// deliver gives the handler buf[:kept+n] and returns how many bytes stay. While c is paused it waits, and
+// after each Resume it delivers what stayed once more.
 func (s *stream) deliver(buf []byte, kept, n int) int {
 	c, l := s.c, s.c.loop
-	fresh := n > 0
-	for {
+	n += kept
+	for fresh := n > kept; ; fresh = n > 0 {
 		l.enter()
+		c.state.And(^uint32(resumed))
 		state := c.state.Load()
 		switch {
 		case state&(closing|finishing) != 0:
-			kept, n, fresh = 0, 0, false
+			n = 0
 		case state&paused == 0 && fresh:
-			kept = copy(buf, l.deliver(c, buf[:kept+n]))
-			n, fresh = 0, false
+			n = copy(buf, l.deliver(c, buf[:n]))
 		}
 		l.leave()
-		if c.state.Load()&paused == 0 || c.state.Load()&closing != 0 {
-			if !fresh {
-				return kept
-			}
-			continue
+		state = c.state.Load()
+		switch {
+		case state&(closing|finishing) != 0:
+			return 0
+		case state&paused != 0:
+			<-s.bell
+		case state&resumed == 0:
+			return n
 		}
-		<-s.bell
-		fresh = kept+n > 0
 	}
 }
 

@@ -182,13 +182,13 @@ func TestOneMessageOverTheBoundPasses(t *testing.T) {
 		if err := c.End(nil, frame(c.Begin(), 1, 0, 10)); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.End(nil, frame(c.Begin(), 1, 1, 5<<20)); err != nil {
+		if err := c.End(nil, frame(c.Begin(), 1, 1, 1<<20)); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.End(nil, frame(c.Begin(), 1, 2, 5<<20)); !errors.Is(err, loop.ErrQueueFull) {
+		if err := c.End(nil, frame(c.Begin(), 1, 2, 1<<20)); !errors.Is(err, loop.ErrQueueFull) {
 			t.Fatalf("a second one: %v", err)
 		}
-		if err := nc.SetReadBuffer(1 << 20); err != nil {
+		if err := nc.SetReadBuffer(512 << 10); err != nil {
 			t.Fatal(err)
 		}
 		r := bufio.NewReader(nc)
