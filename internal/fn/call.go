@@ -60,14 +60,17 @@ func (c *Call) Tag() []byte { return c.tag }
 // Start returns when the call began, in Unix nanoseconds.
 func (c *Call) Start() int64 { return c.start }
 
-// open gives the call its own span, as child of the context that came with it.
+// open gives the call its own span, as child of the context that came with it. A trace that begins here
+// has 64 random bits behind the bits of this process, as W3C Trace Context asks of the right end.
 func (c *Call) open() {
+	id := rand.Uint64() | 1
 	if c.Trace.TraceID == ([16]byte{}) {
-		binary.LittleEndian.PutUint64(c.Trace.TraceID[:8], rand.Uint64())
-		binary.LittleEndian.PutUint64(c.Trace.TraceID[8:], rand.Uint64()|1)
+		binary.LittleEndian.PutUint64(c.Trace.TraceID[:8], c.registry.prefix)
+		binary.LittleEndian.PutUint64(c.Trace.TraceID[8:], id)
 		c.Trace.Sampled = true
+		id = id*0x9e3779b97f4a7c15 | 1 // another number that is as random; no second draw
 	}
-	binary.LittleEndian.PutUint64(c.Trace.SpanID[:], rand.Uint64()|1)
+	binary.LittleEndian.PutUint64(c.Trace.SpanID[:], id)
 }
 
 // Finish ends a call that is not parked: inside Target.Invoke only.
@@ -78,12 +81,15 @@ func (c *Call) Finish(o Outcome) {
 
 // settle writes the span, counts, and tells whoever waits. It runs once for each call.
 func (c *Call) settle(o Outcome) {
-	var e ending
 	if c.Loop != nil {
-		e.at = c.Loop.Now()
+		c.settleAt(c.Loop.Now(), o)
 	} else {
-		e.at = telemetry.Now()
+		c.settleAt(telemetry.Now(), o)
 	}
+}
+
+func (c *Call) settleAt(now int64, o Outcome) {
+	e := ending{at: now}
 	if o.Failed() {
 		c.registry.explain(&e, o)
 	}
@@ -216,10 +222,6 @@ func (r *Registry) Stats() Stats {
 		s.Buckets[i] = r.stats.buckets[i].Load()
 		s.Calls += s.Buckets[i]
 	}
-	for i := range r.shards {
-		r.shards[i].RLock()
-		s.Functions += len(r.shards[i].m)
-		r.shards[i].RUnlock()
-	}
+	s.Functions = r.directory.size()
 	return s
 }

@@ -14,6 +14,7 @@ package fn
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -101,10 +102,12 @@ type Registry struct {
 	names  *telemetry.Names
 	log    *slog.Logger
 	house  *Peer
-	shards [shardCount]shard
 	calls  table
-	owners sync.Mutex // guards Peer.functions and spaces
-	spaces map[string]int
+	owners sync.Mutex     // guards Peer.functions and spaces
+	spaces map[string]int // functions by namespace, but for Default
+	prefix uint64         // of the trace ids made here
+
+	directory directory
 
 	records sync.Pool
 	waiters sync.Pool
@@ -115,15 +118,6 @@ type Registry struct {
 
 // life is the span of one Run: the context that handlers without a caller's context inherit.
 type life struct{ ctx context.Context }
-
-const shardCount = 64
-
-type key struct{ space, name string }
-
-type shard struct {
-	sync.RWMutex
-	m map[key]*Function
-}
 
 // New makes an empty registry. Deadlines are kept while Run runs.
 func New(cfg Config) *Registry {
@@ -148,10 +142,7 @@ func New(cfg Config) *Registry {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	r := &Registry{cfg: cfg, guard: cfg.Guard, spans: cfg.Spans, names: cfg.Names, log: cfg.Log,
-		spaces: map[string]int{}}
-	for i := range r.shards {
-		r.shards[i].m = map[key]*Function{}
-	}
+		spaces: map[string]int{}, prefix: rand.Uint64() | 1}
 	r.records.New = func() any { return &Call{registry: r} }
 	r.waiters.New = func() any { return &waiter{ready: make(chan struct{}, 1)} }
 	r.life.Store(&life{context.Background()})
@@ -176,25 +167,12 @@ func (r *Registry) Run(ctx context.Context) error {
 	}
 }
 
-// hash spreads names over the shards (FNV-1a, cut to what a shard number needs).
-func hash[T ~string | ~[]byte](space, name T) uint32 {
-	h := uint32(2166136261)
-	for i := 0; i < len(name); i++ {
-		h = (h ^ uint32(name[i])) * 16777619
-	}
-	return (h ^ uint32(len(space))*31) % shardCount
-}
-
 // Lookup finds a function; nil when there is none. An empty namespace means Default.
 func (r *Registry) Lookup(space, name []byte) *Function {
 	if len(space) == 0 {
 		space = defaultBytes
 	}
-	s := &r.shards[hash(space, name)]
-	s.RLock()
-	f := s.m[key{string(space), string(name)}]
-	s.RUnlock()
-	return f
+	return find(&r.directory, space, name)
 }
 
 var defaultBytes = []byte(Default)
@@ -202,15 +180,8 @@ var defaultBytes = []byte(Default)
 // Each visits every function, in no order, until visit returns false. Functions that come or go
 // meanwhile may be missed or seen.
 func (r *Registry) Each(visit func(*Function) bool) {
-	for i := range r.shards {
-		s := &r.shards[i]
-		s.RLock()
-		all := make([]*Function, 0, len(s.m))
-		for _, f := range s.m {
-			all = append(all, f)
-		}
-		s.RUnlock()
-		for _, f := range all {
+	for i := range r.directory.shards {
+		for _, f := range r.directory.shards[i].all() {
 			if !visit(f) {
 				return
 			}

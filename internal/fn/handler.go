@@ -22,14 +22,15 @@ type Handler = func(ctx context.Context, payload []byte) ([]byte, error)
 func Func(h Handler) Target { return &handler{run: h} }
 
 // Quick makes a target of a function that never blocks and is cheap: it runs where the call arrives, also
-// on an event loop, without a context and without an allocation of ours. The rules of Target hold for c.
+// on an event loop, without a context and without an allocation of ours. The rules of Target hold for c. Its
+// span has no length: it ends in the batch in which it began.
 func Quick(f func(c *Call) Outcome) Target { return quick(f) }
 
 type quick func(c *Call) Outcome
 
 func (q quick) Invoke(c *Call) {
-	o := q.guarded(c)
-	c.Finish(o)
+	c.settleAt(c.start, q.guarded(c))
+	c.release()
 }
 
 func (q quick) guarded(c *Call) (o Outcome) {

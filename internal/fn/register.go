@@ -49,29 +49,24 @@ func (r *Registry) Add(p *Peer, spec Spec) (*Function, error) {
 		return nil, err
 	}
 	f := &Function{Spec: spec, Owner: p, span: r.names.Intern(spec.Name)}
-	s := &r.shards[hash(spec.Namespace, spec.Name)]
-	k := key{spec.Namespace, spec.Name}
-
 	r.owners.Lock()
 	defer r.owners.Unlock()
-	s.Lock()
-	old := s.m[k]
-	if old != nil && old.Owner != p {
-		s.Unlock()
+	old := r.directory.put(f, func(old *Function) bool { return old.Owner != p })
+	if old == nil {
+		f.place = len(p.functions)
+		p.functions = append(p.functions, f)
+		if f.Namespace != Default {
+			r.spaces[f.Namespace]++
+		}
+		return f, nil
+	}
+	if old.Owner != p {
 		r.names.Release(f.span)
 		return nil, &Conflict{Namespace: spec.Namespace, Name: spec.Name, Owner: old.Owner}
 	}
-	s.m[k] = f
-	s.Unlock()
-	if old != nil {
-		f.place = old.place
-		p.functions[f.place] = f
-		r.names.Release(old.span)
-		return f, nil
-	}
-	f.place = len(p.functions)
-	p.functions = append(p.functions, f)
-	r.spaces[spec.Namespace]++
+	f.place = old.place
+	p.functions[f.place] = f
+	r.names.Release(old.span)
 	return f, nil
 }
 
@@ -104,15 +99,10 @@ func (r *Registry) Remove(p *Peer, space, name string) bool {
 	}
 	r.owners.Lock()
 	defer r.owners.Unlock()
-	s := &r.shards[hash(space, name)]
-	s.Lock()
-	f := s.m[key{space, name}]
-	if f == nil || f.Owner != p {
-		s.Unlock()
+	f := find(&r.directory, space, name)
+	if f == nil || f.Owner != p || !r.directory.drop(f) {
 		return false
 	}
-	delete(s.m, key{space, name})
-	s.Unlock()
 	last := len(p.functions) - 1
 	p.functions[f.place] = p.functions[last]
 	p.functions[f.place].place = f.place
@@ -127,10 +117,7 @@ func (r *Registry) RemoveAll(p *Peer) {
 	r.owners.Lock()
 	defer r.owners.Unlock()
 	for _, f := range p.functions {
-		s := &r.shards[hash(f.Namespace, f.Name)]
-		s.Lock()
-		delete(s.m, key{f.Namespace, f.Name})
-		s.Unlock()
+		r.directory.drop(f)
 		r.forget(f)
 	}
 	p.functions = nil
@@ -139,6 +126,9 @@ func (r *Registry) RemoveAll(p *Peer) {
 // forget drops what the registry counts about a function; owners is held.
 func (r *Registry) forget(f *Function) {
 	r.names.Release(f.span)
+	if f.Namespace == Default {
+		return
+	}
 	if r.spaces[f.Namespace]--; r.spaces[f.Namespace] == 0 {
 		delete(r.spaces, f.Namespace)
 	}
@@ -154,7 +144,7 @@ func (r *Registry) Functions(p *Peer) []*Function {
 // Spaces returns the namespaces that hold the given name, sorted.
 func (r *Registry) Spaces(name string) (in []string) {
 	r.owners.Lock()
-	all := make([]string, 0, len(r.spaces))
+	all := append(make([]string, 0, len(r.spaces)+1), Default)
 	for space := range r.spaces {
 		all = append(all, space)
 	}

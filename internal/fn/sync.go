@@ -25,10 +25,7 @@ func (r *Registry) Call(ctx context.Context, name string, payload []byte) ([]byt
 // CallFrom is Call on behalf of a peer, in a namespace. A nil peer means the one that ctx belongs to.
 func (r *Registry) CallFrom(ctx context.Context, from *Peer, space, name string, payload []byte,
 ) ([]byte, error) {
-	s := &r.shards[hash(space, name)]
-	s.RLock()
-	f := s.m[key{space, name}]
-	s.RUnlock()
+	f := find(&r.directory, space, name)
 	if f == nil {
 		return nil, r.NotFound(space, name)
 	}

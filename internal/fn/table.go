@@ -244,8 +244,8 @@ func (r *Registry) takeOut(p *Peer) (hosted, made []*Call) {
 }
 
 func stopped(p *Peer) *fault.Error {
-	return fault.Newf(fault.Unavailable, wire.CodeInvocationStopped,
-		"worker %s disconnected while the call ran; whether it took effect is not known", p.Name())
+	return fault.New(fault.Unavailable, wire.CodeInvocationStopped,
+		"worker "+p.Name()+" disconnected while the call ran; whether it took effect is not known")
 }
 
 // Under reports how many calls a peer hosts and how many it has made that are not answered.
