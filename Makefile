@@ -85,7 +85,7 @@ bench: build
 
 bench-peers: build
 	@echo '== plinth against its peers'
-	@cd bench/peers && $(GO) run . --plinth ../../$(BIN) $(ARGS)
+	@cd bench/peers && $(GO) run ./cmd/bench-peers -out ../.. -engine ../../$(BIN) $(ARGS)
 
 fuzz:
 	@tools/setup go

@@ -96,6 +96,18 @@ func TestLinksOfThePagesLeadSomewhere(t *testing.T) {
 	}
 }
 
+// TestEveryPageIsInTheIndex looks for pages that nobody would find.
+func TestEveryPageIsInTheIndex(t *testing.T) {
+	index := read(t, "docs/README.md")
+	for _, p := range load(t).texts {
+		if page, ok := strings.CutPrefix(p, "docs/"); ok && path.Ext(p) == ".md" && page != "README.md" {
+			if !strings.Contains(index, "("+page+")") {
+				t.Errorf("docs/README.md does not link to %s", page)
+			}
+		}
+	}
+}
+
 // anchors are the names that headings get on a page.
 func anchors(doc string) (names []string) {
 	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(doc, -1) {

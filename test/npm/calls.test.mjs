@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { TriggerAction } from 'iii-sdk'
-import { failure, settled, straight, worker } from './kit.mjs'
+import { failure, lever, settled, straight, worker } from './kit.mjs'
 
 const host = worker('host')
 const caller = worker('caller')
@@ -175,6 +175,12 @@ test('a worker that leaves fails the calls it was serving', async () => {
   await leaver.close()
   assert.equal((await outcome).code, 'invocation_stopped')
   assert.deepEqual(await call('math::add', { a: 1, b: 2 }), { c: 3 })
+})
+
+test('calls are counted for each function', async () => {
+  const page = await lever('metrics')
+  assert.match(page, /^iii_invocations_total{function_id="fail::error",status="error"} [1-9]/m)
+  assert.match(page, /^iii_invocations_total{function_id="math::add",status="ok"} [1-9]/m)
 })
 
 test('the names of the engine cannot be taken', async () => {

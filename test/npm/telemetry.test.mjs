@@ -45,6 +45,15 @@ test('telemetry that arrives is counted, and calls go on', async () => {
   assert.equal(typeof (await local.trigger({ function_id: 'telemetry::local', payload: {} })), 'string')
 })
 
+test('spans of the SDK and of the engine are both kept', async () => {
+  const count = async () => Number((await lever('metrics')).match(/^plinth_telemetry_spans_recorded_total (\d+)$/m)[1])
+  const calls = async () => {
+    const page = await lever('metrics')
+    return [...page.matchAll(/^plinth_calls_total{.*} (\d+)$/gm)].reduce((sum, m) => sum + Number(m[1]), 0)
+  }
+  await eventually('there are more spans than calls', async () => (await count()) > (await calls()) + 20)
+})
+
 test('the other process leaves in peace', async () => {
   child.send('leave')
   const [code] = await once(child, 'exit')
