@@ -147,7 +147,7 @@ func (k *conn) message(ev ws.Event) {
 		e.inbox.put(b)
 		return
 	}
-	if k.phase != serving || wire.Blank(b) {
+	if k.phase != serving || len(b) == 0 || b[0] != '{' && wire.Blank(b) {
 		return
 	}
 	n := e.lane(k.sock.Loop())
