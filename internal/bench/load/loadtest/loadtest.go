@@ -162,6 +162,8 @@ func (r *Relay) message(p *peer, b []byte) bool {
 		r.mu.Lock()
 		r.hosts[string(f.ID)] = p
 		r.mu.Unlock()
+	case wire.TypePing:
+		p.frame(&wire.Frame{Type: wire.TypePong})
 	case wire.TypeInvokeFunction:
 		if string(f.FunctionID) == "engine::workers::register" {
 			r.mu.Lock()
