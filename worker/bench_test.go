@@ -61,8 +61,6 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-func echo(_ context.Context, payload []byte) ([]byte, error) { return payload, nil }
-
 // share divides n among of clients.
 func share(n, of, i int) int {
 	s := n / of

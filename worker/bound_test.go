@@ -65,11 +65,15 @@ func TestCallsTimeOutByTheirOwnClock(t *testing.T) {
 			is     []error
 		}{
 			{"the default", call(t.Context()), 30 * time.Second, []error{worker.ErrTimeout}},
-			{"of the call", call(t.Context(), worker.CallTimeout(500*time.Millisecond)), 500 * time.Millisecond, []error{worker.ErrTimeout}},
-			{"of the context", call(soon), 3 * time.Second, []error{worker.ErrTimeout, context.DeadlineExceeded}},
+			{"of the call", call(t.Context(), worker.CallTimeout(time.Second/2)), time.Second / 2,
+				[]error{worker.ErrTimeout}},
+			{"of the context", call(soon), 3 * time.Second,
+				[]error{worker.ErrTimeout, context.DeadlineExceeded}},
 			{"of the context, over the default", call(late), time.Minute, []error{worker.ErrTimeout}},
-			{"of the call, with a context", call(late, worker.CallTimeout(5*time.Second)), 5 * time.Second, []error{worker.ErrTimeout}},
-			{"of the context, before that of the call", call(soon, worker.CallTimeout(5*time.Second)), 3 * time.Second, []error{worker.ErrTimeout}},
+			{"of the call, with a context", call(late, worker.CallTimeout(5*time.Second)), 5 * time.Second,
+				[]error{worker.ErrTimeout}},
+			{"of the context, before that of the call", call(soon, worker.CallTimeout(5*time.Second)), 3 * time.Second,
+				[]error{worker.ErrTimeout}},
 			{"canceled", call(canceled), 7 * time.Second, []error{worker.ErrCanceled, context.Canceled}},
 		} {
 			r := <-c.result
@@ -134,7 +138,7 @@ func TestRepeatedAndForeignResultsAreCountedAndHurtNobody(t *testing.T) {
 				e.Send("caller", a)
 			}
 			mu.Unlock()
-			e.Send("caller", []byte(`{"type":"invocationresult","invocation_id":"7d6f0000-0000-4000-8000-000000000000","result":1}`))
+			e.Send("caller", []byte(`{"type":"invocationresult","invocation_id":"7d6f0000-0000-4000","result":1}`))
 			synctest.Wait()
 		}
 		if s := caller.Stats(); s.Late != 1+2+3+4+5+5 || s.Pending != 0 {
@@ -275,7 +279,7 @@ func TestOfflineCallsAreBoundedAndAbandonedOnesMakeRoom(t *testing.T) {
 
 func TestACallLargerThanTheSendBufferGoesAlone(t *testing.T) {
 	e := workertest.New(t)
-	w := e.Worker(t, worker.Options{SendBuffer: 1000, Logger: silent()}, func(w *worker.Worker) error { return w.Register("echo", echo) })
+	w := e.Worker(t, worker.Options{SendBuffer: 1000, Logger: silent()}, hostEcho)
 	payload := []byte(`"` + strings.Repeat("x", 100_000) + `"`)
 	if got, err := w.Call(t.Context(), "echo", payload); err != nil || len(got) != len(payload) {
 		t.Errorf("%d bytes, %v", len(got), err)
@@ -287,13 +291,14 @@ func TestResultsWaitForRoomWhenTheEngineDoesNotRead(t *testing.T) {
 		e := workertest.New(t)
 		var mu sync.Mutex
 		var gate *stuckConn
-		host := e.Worker(t, worker.Options{Name: "host", SendBuffer: 5000, Logger: silent(), Dial: func(ctx context.Context) (net.Conn, error) {
+		dial := func(ctx context.Context) (net.Conn, error) {
 			c, err := e.Dial(ctx)
 			mu.Lock()
 			defer mu.Unlock()
 			gate = &stuckConn{Conn: c}
 			return gate, err
-		}}, func(w *worker.Worker) error { return w.Register("echo", echo) })
+		}
+		host := e.Worker(t, worker.Options{Name: "host", SendBuffer: 5000, Logger: silent(), Dial: dial}, hostEcho)
 		caller := e.Worker(t, worker.Options{Name: "caller", Logger: silent()}, nil)
 		open := make(chan struct{})
 		gate.mu.Lock()
@@ -371,10 +376,11 @@ func TestCallsMadeTogetherLeaveTogether(t *testing.T) {
 		e := workertest.New(t)
 		var writes atomic.Int64
 		counted := func(name string, setup func(*worker.Worker) error) *worker.Worker {
-			return e.Worker(t, worker.Options{Name: name, Logger: silent(), Dial: func(ctx context.Context) (net.Conn, error) {
+			dial := func(ctx context.Context) (net.Conn, error) {
 				c, err := e.Dial(ctx)
 				return countConn{c, &writes}, err
-			}}, setup)
+			}
+			return e.Worker(t, worker.Options{Name: name, Logger: silent(), Dial: dial}, setup)
 		}
 		counted("host", func(w *worker.Worker) error { return w.Register("echo", echo) })
 		caller := counted("caller", nil)

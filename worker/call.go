@@ -58,7 +58,9 @@ func (w *Worker) Call(ctx context.Context, name string, payload []byte) ([]byte,
 }
 
 // CallWith is Call with options.
-func (w *Worker) CallWith(ctx context.Context, name string, payload []byte, opts ...CallOption) ([]byte, error) {
+func (w *Worker) CallWith(
+	ctx context.Context, name string, payload []byte, opts ...CallOption,
+) ([]byte, error) {
 	r := request{name: name, payload: payload}
 	r.apply(opts)
 	return w.plain(ctx, &r)
@@ -232,7 +234,8 @@ func (w *Worker) send(ctx context.Context, c *call, r *request) (id uint64, err 
 			w.mu.Unlock()
 			w.count.refused.Add(1)
 			return 0, &Error{Code: wire.CodeCallerOverloaded, called: true, unsent: true,
-				Message: fmt.Sprintf("call of %s: %d calls wait for their outcome, the limit", r.name, w.opts.MaxCalls)}
+				Message: fmt.Sprintf("call of %s: %d calls wait for their outcome, the limit",
+					r.name, w.opts.MaxCalls)}
 		}
 		n := len(c.text)
 		c.text = appendID(c.text, id)
@@ -337,7 +340,8 @@ func (w *Worker) check(c *call, r *request) error {
 func (w *Worker) oversized(r *request, n int) *Error {
 	w.count.refused.Add(1)
 	return &Error{Code: wire.CodeMessageTooLarge, called: true, unsent: true, Message: fmt.Sprintf(
-		"call of %s: %d bytes are more than MaxMessage, %d; send large data in parts", r.name, n, w.opts.MaxMessage)}
+		"call of %s: %d bytes are more than MaxMessage, %d; send large data in parts",
+		r.name, n, w.opts.MaxMessage)}
 }
 
 // compose fills the frame of a call, all but its id.

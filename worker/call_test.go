@@ -26,12 +26,29 @@ type socket interface {
 var _ socket = (*worker.Worker)(nil)
 
 // pair runs a host and a caller on an engine in memory.
-func pair(t *testing.T, setup func(w *worker.Worker) error) (e *workertest.Engine, host, caller *worker.Worker) {
+func pair(
+	t *testing.T, setup func(w *worker.Worker) error,
+) (e *workertest.Engine, host, caller *worker.Worker) {
 	t.Helper()
 	e = workertest.New(t)
 	host = e.Worker(t, worker.Options{Name: "host", Logger: silent()}, setup)
 	caller = e.Worker(t, worker.Options{Name: "caller", Logger: silent()}, nil)
 	return e, host, caller
+}
+
+func echo(_ context.Context, payload []byte) ([]byte, error) { return payload, nil }
+
+// hostEcho registers echo.
+func hostEcho(w *worker.Worker) error { return w.Register("echo", echo) }
+
+// always makes a handler with one result; none if it is empty.
+func always(result string) worker.Handler {
+	return func(context.Context, []byte) ([]byte, error) {
+		if result == "" {
+			return nil, nil
+		}
+		return []byte(result), nil
+	}
 }
 
 func code(err error) string {
@@ -73,10 +90,10 @@ func TestAbsentAndNullStayDifferent(t *testing.T) {
 			}); err != nil {
 				return err
 			}
-			if err := w.Register("nothing", func(context.Context, []byte) ([]byte, error) { return nil, nil }); err != nil {
+			if err := w.Register("nothing", always("")); err != nil {
 				return err
 			}
-			return w.Register("null", func(context.Context, []byte) ([]byte, error) { return []byte("null"), nil })
+			return w.Register("null", always("null"))
 		})
 		for payload, want := range map[string]string{"": `"absent"`, "null": `"given null"`} {
 			var p []byte
@@ -102,7 +119,8 @@ func TestErrorsReachTheCallerWithTheirCode(t *testing.T) {
 		handlers := map[string]worker.Handler{
 			"plain": func(context.Context, []byte) ([]byte, error) { return nil, errors.New("no money") },
 			"coded": func(context.Context, []byte) ([]byte, error) {
-				return nil, fmt.Errorf("charging: %w", &worker.Error{Code: "card_declined", Message: "try another", Stack: "at x"})
+				e := &worker.Error{Code: "card_declined", Message: "try another", Stack: "at x"}
+				return nil, fmt.Errorf("charging: %w", e)
 			},
 			"nojson": func(context.Context, []byte) ([]byte, error) { return []byte("{oops"), nil },
 			"noutf8": func(context.Context, []byte) ([]byte, error) { return []byte("\"\xff\""), nil },
@@ -146,16 +164,12 @@ func TestErrorsReachTheCallerWithTheirCode(t *testing.T) {
 
 func TestPanicFailsItsCallAndTheWorkerLivesOn(t *testing.T) {
 	_, host, caller := pair(t, func(w *worker.Worker) error {
-		if err := w.Register("panics", func(context.Context, []byte) ([]byte, error) { panic("on purpose") }); err != nil {
-			return err
-		}
-		if err := w.Register("exits", func(context.Context, []byte) ([]byte, error) {
+		panics := func(context.Context, []byte) ([]byte, error) { panic("on purpose") }
+		exits := func(context.Context, []byte) ([]byte, error) {
 			runtime.Goexit()
 			return nil, nil
-		}); err != nil {
-			return err
 		}
-		return w.Register("echo", echo)
+		return errors.Join(w.Register("panics", panics), w.Register("exits", exits), w.Register("echo", echo))
 	})
 	for range 3 {
 		_, err := caller.Call(t.Context(), "panics", nil)
@@ -221,7 +235,8 @@ func TestWhatMustNotTravelIsRefusedHere(t *testing.T) {
 		return workertest.Pass
 	})
 	ctx := t.Context()
-	for _, p := range []string{`{`, `1,"function_id":"x"`, `{"a":1}}`, "", " ", "\"\xff\"", "{\"\xff\":1}", "nul"} {
+	for _, p := range []string{`{`, `1,"function_id":"x"`, `{"a":1}}`, "", " ", "\"\xff\"", "{\"\xff\":1}",
+		"nul"} {
 		if _, err := caller.Call(ctx, "echo", []byte(p)); code(err) != worker.CodeInvalidJSON {
 			t.Errorf("payload %q: got %v", p, err)
 		}
@@ -262,14 +277,12 @@ func TestOversizedMessagesFailOnlyTheirCall(t *testing.T) {
 	const most = 64 << 10
 	e := workertest.New(t)
 	big := []byte(`"` + strings.Repeat("x", 2*most) + `"`)
-	host := e.Worker(t, worker.Options{Name: "host", MaxMessage: most, Logger: silent()}, func(w *worker.Worker) error {
-		if err := w.Register("echo", echo); err != nil {
-			return err
-		}
-		return w.Register("swell", func(context.Context, []byte) ([]byte, error) { return big, nil })
-	})
+	host := e.Worker(t, worker.Options{Name: "host", MaxMessage: most, Logger: silent()},
+		func(w *worker.Worker) error {
+			return errors.Join(w.Register("echo", echo), w.Register("swell", always(string(big))))
+		})
 	large := e.Worker(t, worker.Options{Name: "large", Logger: silent()}, func(w *worker.Worker) error {
-		return w.Register("large::swell", func(context.Context, []byte) ([]byte, error) { return big, nil })
+		return w.Register("large::swell", always(string(big)))
 	})
 	small := e.Worker(t, worker.Options{Name: "small", MaxMessage: most, Logger: silent()}, nil)
 
@@ -282,14 +295,26 @@ func TestOversizedMessagesFailOnlyTheirCall(t *testing.T) {
 		})
 	}
 	for name, do := range map[string]func() error{
-		"payload too large for the sender": func() error { _, err := small.Call(t.Context(), "echo", big); return err },
+		"payload too large for the sender": func() error {
+			_, err := small.Call(t.Context(), "echo", big)
+			return err
+		},
 		"payload just too large with its frame": func() error {
 			_, err := small.Call(t.Context(), "echo", []byte(`"`+strings.Repeat("x", most-12)+`"`))
 			return err
 		},
-		"payload too large for the host":  func() error { _, err := large.Call(t.Context(), "echo", big); return err },
-		"result too large for the host":   func() error { _, err := large.Call(t.Context(), "swell", nil); return err },
-		"result too large for the caller": func() error { _, err := small.Call(t.Context(), "large::swell", nil); return err },
+		"payload too large for the host": func() error {
+			_, err := large.Call(t.Context(), "echo", big)
+			return err
+		},
+		"result too large for the host": func() error {
+			_, err := large.Call(t.Context(), "swell", nil)
+			return err
+		},
+		"result too large for the caller": func() error {
+			_, err := small.Call(t.Context(), "large::swell", nil)
+			return err
+		},
 	} {
 		if err := do(); !errors.Is(err, worker.ErrTooLarge) {
 			t.Errorf("%s: got %v", name, err)
@@ -396,7 +421,7 @@ func TestCallsGoToTheNamespaceOfTheWorkerUnlessToldOtherwise(t *testing.T) {
 	e := workertest.New(t)
 	where := func(space string) func(w *worker.Worker) error {
 		return func(w *worker.Worker) error {
-			return w.Register("where", func(context.Context, []byte) ([]byte, error) { return json.Marshal(space) })
+			return w.Register("where", always(`"`+space+`"`))
 		}
 	}
 	e.Worker(t, worker.Options{Name: "a", Logger: silent()}, where("default"))
@@ -417,7 +442,8 @@ func TestCallsGoToTheNamespaceOfTheWorkerUnlessToldOtherwise(t *testing.T) {
 			t.Errorf("%s: got %q, %v, want %q", c.name, got, err, c.want)
 		}
 	}
-	if _, err := w.CallWith(t.Context(), "where", nil, worker.CallNamespace("other")); !errors.Is(err, worker.ErrNotFound) {
+	_, err := w.CallWith(t.Context(), "where", nil, worker.CallNamespace("other"))
+	if !errors.Is(err, worker.ErrNotFound) {
 		t.Errorf("no fallback to another namespace: got %v", err)
 	}
 }
@@ -447,6 +473,7 @@ func TestBadRegistrationsAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	large := []byte(`"` + strings.Repeat("x", 256<<10) + `"`)
 	if err := w.Register("echo", echo); err != nil {
 		t.Fatal(err)
 	}
@@ -462,7 +489,7 @@ func TestBadRegistrationsAreRefused(t *testing.T) {
 		"metadata":            w.RegisterWith("x", echo, worker.Metadata(func() {})),
 		"metadata, replicas":  w.RegisterWith("x", echo, worker.Metadata(1), worker.Replicas()),
 		"format":              w.RegisterWith("x", echo, worker.Formats([]byte("{"), nil)),
-		"large format":        w.RegisterWith("x", echo, worker.Formats(nil, []byte(`"`+strings.Repeat("x", 256<<10)+`"`))),
+		"large format":        w.RegisterWith("x", echo, worker.Formats(nil, large)),
 	} {
 		if err == nil {
 			t.Errorf("%s: accepted", name)

@@ -207,8 +207,8 @@ func TestFirstFramesComeInTheOrderOfTheProtocol(t *testing.T) {
 		if err := <-second; err != nil {
 			t.Fatal(err)
 		}
-		want = "reattach, registerfunction z, registerfunction m, invokefunction engine::workers::register, ping, " +
-			"invokefunction z, invocationresult z"
+		want = "reattach, registerfunction z, registerfunction m, invokefunction engine::workers::register, " +
+			"ping, invokefunction z, invocationresult z"
 		if got := strings.Join(sent(), ", "); got != want {
 			t.Errorf("second connection:\ngot  %s\nwant %s", got, want)
 		}
@@ -241,7 +241,8 @@ func TestIntroductionSaysWhoWeAre(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := f.Data
-	if f.ID != nil || f.Action.Type != "void" || d.Runtime != "go" || d.Version != worker.Version || d.Name != "from-env" ||
+	if f.ID != nil || f.Action.Type != "void" || d.Runtime != "go" || d.Version != worker.Version ||
+		d.Name != "from-env" ||
 		d.Description != "tests" || d.OS == "" || d.PID <= 0 || d.Isolation != "vm" || d.Namespace != "space" {
 		t.Errorf("introduction %+v", f)
 	}
@@ -313,7 +314,8 @@ func TestCallsMadeBeforeRunAreSentAndTimedOut(t *testing.T) {
 		began := time.Now()
 		_, err := w.CallWith(t.Context(), "echo", nil, worker.CallTimeout(2*time.Second))
 		var e1 *worker.Error
-		if !errors.As(err, &e1) || !errors.Is(err, worker.ErrTimeout) || !e1.Retryable() || time.Since(began) != 2*time.Second {
+		if !errors.As(err, &e1) || !errors.Is(err, worker.ErrTimeout) || !e1.Retryable() ||
+			time.Since(began) != 2*time.Second {
 			t.Errorf("never sent: %v after %v, retryable %v", err, time.Since(began), e1.Retryable())
 		}
 		done := make(chan error, 1)
@@ -484,7 +486,8 @@ func TestRefusedWorkerNameEndsRun(t *testing.T) {
 		e := workertest.New(t)
 		e.Worker(t, worker.Options{Name: "same", Logger: silent()}, nil)
 		rejected := make(chan worker.Rejection, 1)
-		w := fresh(t, worker.Options{Name: "same", Dial: e.Dial, OnRejected: func(r worker.Rejection) { rejected <- r }})
+		w := fresh(t, worker.Options{Name: "same", Dial: e.Dial,
+			OnRejected: func(r worker.Rejection) { rejected <- r }})
 		if err := w.Run(t.Context()); !errors.Is(err, worker.ErrWorkerConflict) {
 			t.Errorf("Run: %v", err)
 		}
@@ -509,7 +512,8 @@ func TestRejectedFunctionIsReportedAndTheRestWorks(t *testing.T) {
 	rejected := make(chan worker.Rejection, 4)
 	w := e.Worker(t, worker.Options{Logger: silent(), OnRejected: func(r worker.Rejection) { rejected <- r }},
 		func(w *worker.Worker) error { return errors.Join(w.Register("taken", echo), w.Register("free", echo)) })
-	if r := <-rejected; r.Function != "taken" || r.Code != wire.CodeFunctionConflict || r.Namespace != "default" {
+	r := <-rejected
+	if r.Function != "taken" || r.Code != wire.CodeFunctionConflict || r.Namespace != "default" {
 		t.Errorf("rejection %+v", r)
 	}
 	if _, err := w.Call(t.Context(), "free", nil); err != nil {
@@ -593,6 +597,9 @@ func TestAnsweredPingsKeepAnIdleConnection(t *testing.T) {
 	})
 }
 
+// textFrame is what an engine sends.
+func textFrame(text string) []byte { return ws.AppendFrame(nil, ws.Text, []byte(text)) }
+
 // drainFrames reads what a worker sends until the connection ends.
 func drainFrames(c net.Conn, see func(ws.Event)) {
 	var d ws.Decoder
@@ -646,26 +653,26 @@ func TestWhatTheEngineDoesWrongNeverEndsTheProcess(t *testing.T) {
 		"reserved bits":    {[]byte{0xf1, 0}, "reserved"},
 		"close":            {ws.AppendClose(nil, ws.CloseGoingAway, "restart"), "restart"},
 		"close, normal":    {ws.AppendClose(nil, ws.CloseNormal, ""), "closed"},
-		"no JSON":          {ws.AppendFrame(nil, ws.Text, []byte(`{{{`)), ""},
-		"blank":            {ws.AppendFrame(nil, ws.Text, []byte(" \n")), ""},
-		"unknown type":     {ws.AppendFrame(nil, ws.Text, []byte(`{"type":"observerstatus","id":"1"}`)), ""},
-		"a frame of ours":  {ws.AppendFrame(nil, ws.Text, []byte(`{"type":"registerfunction","id":"x"}`)), ""},
-		"call of nothing":  {ws.AppendFrame(nil, ws.Text, []byte(`{"type":"invokefunction"}`)), ""},
-		"result of none":   {ws.AppendFrame(nil, ws.Text, []byte(`{"type":"invocationresult","invocation_id":"100000"}`)), ""},
-		"result of text":   {ws.AppendFrame(nil, ws.Text, []byte(`{"type":"invocationresult","invocation_id":"ü"}`)), ""},
-		"rejected nothing": {ws.AppendFrame(nil, ws.Text, []byte(`{"type":"registrationrejected"}`)), ""},
-		"error of null":    {ws.AppendFrame(nil, ws.Text, []byte(`{"type":"error","error":null}`)), ""},
-		"auth error": {ws.AppendFrame(nil, ws.Text,
-			[]byte(`{"type":"error","error":{"code":"AUTH_ERROR","message":"who are you"}}`)), "who are you"},
+		"no JSON":          {textFrame(`{{{`), ""},
+		"blank":            {textFrame(" \n"), ""},
+		"unknown type":     {textFrame(`{"type":"observerstatus","id":"1"}`), ""},
+		"a frame of ours":  {textFrame(`{"type":"registerfunction","id":"x"}`), ""},
+		"call of nothing":  {textFrame(`{"type":"invokefunction"}`), ""},
+		"result of none":   {textFrame(`{"type":"invocationresult","invocation_id":"100000"}`), ""},
+		"result of text":   {textFrame(`{"type":"invocationresult","invocation_id":"ü"}`), ""},
+		"rejected nothing": {textFrame(`{"type":"registrationrejected"}`), ""},
+		"error of null":    {textFrame(`{"type":"error","error":null}`), ""},
+		"auth error": {textFrame(`{"type":"error","error":{"code":"AUTH_ERROR","message":"who are you"}}`),
+			"who are you"},
 		"binary":            {ws.AppendFrame(nil, ws.Binary, []byte("OTLP{}")), ""},
-		"trigger refused":   {ws.AppendFrame(nil, ws.Text, []byte(`{"type":"triggerregistrationresult","error":{"code":"x"}}`)), ""},
-		"json ping":         {ws.AppendFrame(nil, ws.Text, []byte(`{"type":"ping"}`)), ""},
+		"trigger refused":   {textFrame(`{"type":"triggerregistrationresult","error":{"code":"x"}}`), ""},
+		"json ping":         {textFrame(`{"type":"ping"}`), ""},
 		"pong, unasked":     {ws.AppendFrame(nil, ws.Pong, []byte("x")), ""},
 		"reset of the pipe": {nil, "closed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				greeting := ws.AppendFrame(nil, ws.Text, []byte(`{"type":"workerregistered","worker_id":"1"}`))
+				greeting := textFrame(`{"type":"workerregistered","worker_id":"1"}`)
 				pongs := make(chan string, 10)
 				w := fresh(t, worker.Options{Dial: mute(t, func(sock net.Conn) {
 					if c.bytes == nil {

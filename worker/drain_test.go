@@ -80,7 +80,8 @@ func TestDrainFinishesWhatRunsAndTakesNothingNew(t *testing.T) {
 func TestHandlersMayCallWhileDraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := workertest.New(t)
-		helper := e.Worker(t, worker.Options{Name: "helper", Logger: silent()}, func(w *worker.Worker) error { return w.Register("help", echo) })
+		helper := e.Worker(t, worker.Options{Name: "helper", Logger: silent()},
+			func(w *worker.Worker) error { return w.Register("help", echo) })
 		host := fresh(t, worker.Options{Name: "host", Dial: e.Dial})
 		if err := host.Register("work", func(ctx context.Context, _ []byte) ([]byte, error) {
 			<-time.After(time.Second)
@@ -105,10 +106,11 @@ func TestGraceTimeIsTheLimit(t *testing.T) {
 		caller := e.Worker(t, worker.Options{Name: "caller", Logger: silent()}, nil)
 		host := fresh(t, worker.Options{Name: "host", Dial: e.Dial, Grace: 3 * time.Second})
 		release := make(chan struct{})
-		if err := errors.Join(wait(host, "polite", time.Hour), host.Register("deaf", func(context.Context, []byte) ([]byte, error) {
+		deaf1 := func(context.Context, []byte) ([]byte, error) {
 			<-release
 			return nil, nil
-		})); err != nil {
+		}
+		if err := errors.Join(wait(host, "polite", time.Hour), host.Register("deaf", deaf1)); err != nil {
 			t.Fatal(err)
 		}
 		stop := run(t, host)
@@ -140,7 +142,8 @@ func TestDrainingReplicaLeavesItsCallsToTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := workertest.New(t)
 		host := fresh(t, worker.Options{Name: "host", Dial: e.Dial})
-		if err := errors.Join(wait(host, "shared", time.Second, worker.Replicas()), wait(host, "own", time.Second)); err != nil {
+		if err := errors.Join(wait(host, "shared", time.Second, worker.Replicas()),
+			wait(host, "own", time.Second)); err != nil {
 			t.Fatal(err)
 		}
 		stop := run(t, host)
@@ -265,7 +268,7 @@ func TestDeadlineOfAFunctionEndsItsContext(t *testing.T) {
 
 func TestRunSurvivesAnyOrderOfStartAndStop(t *testing.T) {
 	e := workertest.New(t)
-	host := e.Worker(t, worker.Options{Name: "host", Logger: silent()}, func(w *worker.Worker) error { return w.Register("echo", echo) })
+	host := e.Worker(t, worker.Options{Name: "host", Logger: silent()}, hostEcho)
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	w := fresh(t, worker.Options{Dial: e.Dial})

@@ -21,10 +21,11 @@ import (
 
 func TestURLs(t *testing.T) {
 	for address, want := range map[string]target{
-		"ws://localhost":             {address: "localhost:80", host: "localhost", path: "/", local: true},
-		"http://10.0.0.1:49134":      {address: "10.0.0.1:49134", host: "10.0.0.1:49134", path: "/"},
-		"wss://e.example/w/x?a=b%20": {address: "e.example:443", host: "e.example", path: "/w/x?a=b%20", secure: true},
-		"https://[::1]:1":            {address: "[::1]:1", host: "[::1]:1", path: "/", secure: true, local: true},
+		"ws://localhost":        {address: "localhost:80", host: "localhost", path: "/", local: true},
+		"http://10.0.0.1:49134": {address: "10.0.0.1:49134", host: "10.0.0.1:49134", path: "/"},
+		"wss://e.example/w/x?a=b%20": {address: "e.example:443", host: "e.example", path: "/w/x?a=b%20",
+			secure: true},
+		"https://[::1]:1": {address: "[::1]:1", host: "[::1]:1", path: "/", secure: true, local: true},
 	} {
 		if got, err := parseTarget(address); err != nil || got != want {
 			t.Errorf("%s: %+v, %v", address, got, err)
@@ -65,7 +66,8 @@ func TestEnvironmentFillsWhatOptionsLeaveOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h := w.header(); h["Authorization"][0] != "Bearer token" || h["X-A"][0] != "1" || w.opts.Namespace != "space" {
+	h := w.header()
+	if h["Authorization"][0] != "Bearer token" || h["X-A"][0] != "1" || w.opts.Namespace != "space" {
 		t.Errorf("header %v, namespace %s", h, w.opts.Namespace)
 	}
 	host, _ := os.Hostname()

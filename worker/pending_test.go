@@ -56,7 +56,8 @@ func TestTableGivesEveryCallAnIDOfItsOwn(t *testing.T) {
 }
 
 func FuzzParseID(f *testing.F) {
-	for _, s := range []string{"1", "100000", "ffffffffffffffff", "0", "", "01", "F", "10000000000000000", "-1", "+1", "0x1"} {
+	for _, s := range []string{"1", "100000", "ffffffffffffffff", "0", "", "01", "F", "10000000000000000",
+		"-1", "+1", "0x1"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -64,14 +65,16 @@ func FuzzParseID(f *testing.F) {
 		if ok != (ok && string(appendID(nil, id)) == string(b)) {
 			t.Errorf("%q is read as %x, which is written %q", b, id, appendID(nil, id))
 		}
-		if want, err := strconv.ParseUint(string(b), 16, 64); err == nil && string(appendID(nil, want)) == string(b) && want != 0 && !ok {
+		want, err := strconv.ParseUint(string(b), 16, 64)
+		if err == nil && want != 0 && string(appendID(nil, want)) == string(b) && !ok {
 			t.Errorf("%q is refused", b)
 		}
 	})
 }
 
 func FuzzValidJSON(f *testing.F) {
-	for _, s := range []string{`{"a":1}`, `{`, `[]`, `"\u00e9"`, "\"\xff\"", `{"a":1}x`, ` {} `, `{"type":"x","id":"\n"}`, `1e5`, ``} {
+	for _, s := range []string{`{"a":1}`, `{`, `[]`, `"\u00e9"`, "\"\xff\"", `{"a":1}x`, ` {} `,
+		`{"type":"x","id":"\n"}`, `1e5`, ``} {
 		f.Add([]byte(s))
 	}
 	var frame wire.Frame
@@ -83,7 +86,7 @@ func FuzzValidJSON(f *testing.F) {
 	})
 }
 
-// FuzzBehind cuts a buffer of frames at any byte: what was not sent whole must come back, no more and no less.
+// FuzzBehind cuts a buffer of frames at any byte: what was not sent whole must come back, and no more.
 func FuzzBehind(f *testing.F) {
 	f.Add(uint32(10), uint32(200), uint32(70_000), 5)
 	f.Add(uint32(0), uint32(125), uint32(126), 131)
@@ -108,7 +111,8 @@ func FuzzBehind(f *testing.F) {
 }
 
 func TestBehindLivesWithBytesThatAreNoFrames(t *testing.T) {
-	for _, b := range [][]byte{nil, {0}, {0, 0xff}, {0x81, 0xfe, 1}, {0x81, 0xff, 255, 255, 255, 255, 255, 255, 255, 255, 1}} {
+	for _, b := range [][]byte{nil, {0}, {0, 0xff}, {0x81, 0xfe, 1},
+		{0x81, 0xff, 255, 255, 255, 255, 255, 255, 255, 255, 1}} {
 		for n := range len(b) + 1 {
 			_ = behind(b, n)
 		}
@@ -153,7 +157,8 @@ func FuzzMessage(f *testing.F) {
 		`{"type":"invocationresult","invocation_id":"100000","result":[1]}`,
 		`{"type":"invocationresult","invocation_id":"100000","error":{"code":1}}`,
 		`{"type":"registrationrejected","code":"WORKER_NAMESPACE_CONFLICT"}`,
-		`{"type":"error","error":"x"}`, `{"type":"ping"}`, `{"type":"pong"}`, `{}`, `[]`, ` `, `{"type":"invocationresult"`,
+		`{"type":"error","error":"x"}`, `{"type":"ping"}`, `{"type":"pong"}`, `{}`, `[]`, ` `,
+		`{"type":"invocationresult"`,
 	} {
 		f.Add([]byte(s))
 	}

@@ -5,8 +5,8 @@ import "sync"
 // pool runs jobs on goroutines that are used again, at most limit at a time; further jobs wait, in order.
 //
 // A runner that finds more jobs behind its own wakes one other before it starts, never more: while handlers
-// return quickly one runner takes a whole batch without a change of goroutines, and as soon as one blocks, the
-// woken one goes on and wakes the next. The runner that was used last is woken first: its stack is warm.
+// return quickly one runner takes a whole batch without a change of goroutines, and as soon as one blocks,
+// the woken one goes on and wakes the next. The runner that was used last is woken first: its stack is warm.
 //
 // Worker.Run owns the runners; close ends them.
 type pool struct {

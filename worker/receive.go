@@ -103,6 +103,8 @@ func (c *conn) message(ctx context.Context, b []byte) error {
 	return nil
 }
 
+const stopping = "the worker that hosts the function is stopping"
+
 // invoke takes an incoming call into the batch of this read, or refuses it.
 func (c *conn) invoke(ctx context.Context, f *wire.Frame) {
 	w := c.w
@@ -113,7 +115,7 @@ func (c *conn) invoke(ctx context.Context, f *wire.Frame) {
 		return
 	}
 	if w.leaving.Load() {
-		w.refuse(c, f.InvocationID, f.FunctionID, wire.CodeDraining, "the worker that hosts the function is stopping")
+		w.refuse(c, f.InvocationID, f.FunctionID, wire.CodeDraining, stopping)
 		return
 	}
 	c.batch = append(c.batch, w.accept(ctx, c, fn, f))
@@ -135,7 +137,7 @@ func (c *conn) submit() {
 // turnAway answers a job that is not run.
 func (w *Worker) turnAway(j *job) {
 	if w.leaving.Load() {
-		w.refuse(j.conn, j.id, j.function.id, wire.CodeDraining, "the worker that hosts the function is stopping")
+		w.refuse(j.conn, j.id, j.function.id, wire.CodeDraining, stopping)
 	} else {
 		w.refuse(j.conn, j.id, j.function.id, wire.CodeHostOverloaded, fmt.Sprintf(
 			"the worker that hosts the function runs %d calls and has no room for more to wait; retry later",
@@ -177,7 +179,8 @@ func (w *Worker) rejected(f *wire.Frame) error {
 	}
 	if r.Code == wire.CodeWorkerConflict {
 		return &fatal{&Error{Code: r.Code, Message: fmt.Sprintf(
-			"another worker is named %q in namespace %q already; give each worker its own Options.Name", r.Worker, r.Namespace)}}
+			"another worker is named %q in namespace %q already; give each worker its own Options.Name",
+			r.Worker, r.Namespace)}}
 	}
 	return nil
 }

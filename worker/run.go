@@ -103,7 +103,9 @@ func (w *Worker) tell(s State) {
 }
 
 // session serves one connection from its first frames to its end. greeted: the engine has let us in.
-func (w *Worker) session(ctx, hard context.Context, giveUp func(), c *conn, rest []byte) (greeted bool, err error) {
+func (w *Worker) session(
+	ctx, hard context.Context, giveUp func(), c *conn, rest []byte,
+) (greeted bool, err error) {
 	w.count.connects.Add(1)
 	intro := w.introduction()
 	w.mu.Lock()

@@ -106,7 +106,8 @@ func (w *Worker) answer(j *job, result []byte, err error) {
 	}
 	size := len(f.Result) + len(f.Error) + len(f.FunctionID) + 128
 	if size > w.opts.MaxMessage {
-		f.Result, f.Error = nil, wire.AppendError(nil, &wire.Error{Code: wire.CodeMessageTooLarge, Message: fmt.Sprintf(
+		f.Result = nil
+		f.Error = wire.AppendError(nil, &wire.Error{Code: wire.CodeMessageTooLarge, Message: fmt.Sprintf(
 			"the result of %s has %d bytes, more than MaxMessage, %d", j.function.name, size, w.opts.MaxMessage)})
 		size = len(f.Error) + len(f.FunctionID) + 128
 	}

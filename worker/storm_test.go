@@ -35,9 +35,9 @@ func (b *brittle) Write(p []byte) (int, error) {
 	return n, net.ErrClosed
 }
 
-// TestEveryCallHasOneOutcomeWhileSocketsBreak makes 10,000 calls over sockets that break all the time, on both
-// sides, and counts outcomes and runs: a call that succeeded ran once, one that was never sent did not run,
-// and none ran twice.
+// TestEveryCallHasOneOutcomeWhileSocketsBreak makes 10,000 calls over sockets that break all the time, on
+// both sides, and counts outcomes and runs: a call that succeeded ran once, one that found no function did
+// not run, and none ran twice.
 func TestEveryCallHasOneOutcomeWhileSocketsBreak(t *testing.T) {
 	const clients, each = 100, 100
 	for _, transport := range []string{"pipe", "tcp"} {
@@ -66,12 +66,12 @@ func TestEveryCallHasOneOutcomeWhileSocketsBreak(t *testing.T) {
 				return b, nil
 			}
 			runs := make([]atomic.Int32, clients*each)
-			host := start(t, "", worker.Options{Name: "host", Dial: dial, Reconnect: quick}, func(w *worker.Worker) error {
-				return worker.Handle(w, "count", func(_ context.Context, n int) (int, error) {
-					runs[n].Add(1)
-					return n, nil
-				})
-			})
+			count := func(_ context.Context, n int) (int, error) {
+				runs[n].Add(1)
+				return n, nil
+			}
+			host := start(t, "", worker.Options{Name: "host", Dial: dial, Reconnect: quick},
+				func(w *worker.Worker) error { return worker.Handle(w, "count", count) })
 			caller := start(t, "", worker.Options{Name: "caller", Dial: dial, Reconnect: quick}, nil)
 			var ok, unknown, stopped, missing atomic.Int64
 			var all sync.WaitGroup
@@ -116,8 +116,8 @@ func TestEveryCallHasOneOutcomeWhileSocketsBreak(t *testing.T) {
 			if p := caller.Stats().Pending; p != 0 {
 				t.Errorf("%d calls still wait", p)
 			}
-			t.Log(fmt.Sprintf("%d ok, %d unknown, %d stopped, %d missing, %d connections, host %+v", ok.Load(), unknown.Load(),
-				stopped.Load(), missing.Load(), cuts.Load(), host.Stats().Connects))
+			t.Logf("%d ok, %d unknown, %d stopped, %d missing, %d connections, %d of the host", ok.Load(),
+				unknown.Load(), stopped.Load(), missing.Load(), cuts.Load(), host.Stats().Connects)
 		})
 	}
 }
@@ -125,13 +125,7 @@ func TestEveryCallHasOneOutcomeWhileSocketsBreak(t *testing.T) {
 // TestManyGoroutinesUseOneWorker mixes all kinds of calls, cancels some, and registers all the time.
 func TestManyGoroutinesUseOneWorker(t *testing.T) {
 	_, host, caller := pair(t, func(w *worker.Worker) error {
-		return errors.Join(w.Register("echo", echo), w.Register("slow", func(ctx context.Context, p []byte) ([]byte, error) {
-			select {
-			case <-ctx.Done():
-			case <-time.After(time.Millisecond):
-			}
-			return p, nil
-		}))
+		return errors.Join(w.Register("echo", echo), wait(w, "slow", time.Millisecond))
 	})
 	var all sync.WaitGroup
 	for i := range 20 {
@@ -150,8 +144,8 @@ func TestManyGoroutinesUseOneWorker(t *testing.T) {
 					}
 					cancel()
 				case 2:
-					if _, err := caller.CallWith(t.Context(), "slow", nil, worker.CallTimeout(time.Millisecond)); err != nil &&
-						!errors.Is(err, worker.ErrTimeout) {
+					_, err := caller.CallWith(t.Context(), "slow", nil, worker.CallTimeout(time.Millisecond))
+					if err != nil && !errors.Is(err, worker.ErrTimeout) {
 						t.Error(err)
 					}
 				case 3:

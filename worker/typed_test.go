@@ -38,11 +38,21 @@ func TestTypesGoThroughHandleAndCallAs(t *testing.T) {
 	_, host, caller := pair(t, func(w *worker.Worker) error {
 		return errors.Join(
 			worker.Handle(w, "shop::price", price),
-			worker.Handle(w, "shop::reset", func(context.Context, worker.None) (worker.None, error) { return worker.None{}, nil }),
-			worker.Handle(w, "shop::raw", func(_ context.Context, in json.RawMessage) (json.RawMessage, error) { return in, nil }),
-			worker.Handle(w, "shop::broken", func(context.Context, any) (json.RawMessage, error) { return []byte("{"), nil }),
-			worker.Handle(w, "shop::chan", func(context.Context, any) (chan int, error) { return make(chan int), nil }),
-			worker.Handle(w, "shop::tree", func(_ context.Context, in tree) (tree, error) { return tree{Left: &in}, nil }),
+			worker.Handle(w, "shop::reset", func(_ context.Context, in worker.None) (worker.None, error) {
+				return in, nil
+			}),
+			worker.Handle(w, "shop::raw", func(_ context.Context, in json.RawMessage) (json.RawMessage, error) {
+				return in, nil
+			}),
+			worker.Handle(w, "shop::broken", func(context.Context, any) (json.RawMessage, error) {
+				return []byte("{"), nil
+			}),
+			worker.Handle(w, "shop::chan", func(context.Context, any) (chan int, error) {
+				return make(chan int), nil
+			}),
+			worker.Handle(w, "shop::tree", func(_ context.Context, in tree) (tree, error) {
+				return tree{Left: &in}, nil
+			}),
 		)
 	})
 	ctx := t.Context()
@@ -53,13 +63,16 @@ func TestTypesGoThroughHandleAndCallAs(t *testing.T) {
 	if got, err := worker.CallAs[bill](ctx, caller, "shop::price", nil); err != nil || got.Total != 0 {
 		t.Errorf("price of nothing: %+v, %v", got, err)
 	}
-	if _, err := worker.CallAs[bill](ctx, caller, "shop::price", order{Count: -1}); code(err) != "bad_count" {
+	_, err = worker.CallAs[bill](ctx, caller, "shop::price", order{Count: -1})
+	if code(err) != "bad_count" {
 		t.Errorf("price of a bad count: %v", err)
 	}
-	if _, err := worker.CallAs[bill](ctx, caller, "shop::price", "text"); code(err) != wire.CodeDeserializationError {
+	_, err = worker.CallAs[bill](ctx, caller, "shop::price", "text")
+	if code(err) != wire.CodeDeserializationError {
 		t.Errorf("a payload that does not fit: %v", err)
 	}
-	if _, err := worker.CallAs[int](ctx, caller, "shop::price", order{}); code(err) != wire.CodeDeserializationError {
+	_, err = worker.CallAs[int](ctx, caller, "shop::price", order{})
+	if code(err) != wire.CodeDeserializationError {
 		t.Errorf("a result that does not fit: %v", err)
 	}
 	if _, err := worker.CallAs[worker.None](ctx, caller, "shop::price", order{}); err != nil {
@@ -72,7 +85,8 @@ func TestTypesGoThroughHandleAndCallAs(t *testing.T) {
 	if err != nil || string(raw) != `{"a": [1, 2]}` {
 		t.Errorf("raw: %s, %v", raw, err)
 	}
-	if _, err := worker.CallAs[any](ctx, caller, "shop::raw", json.RawMessage(`{`)); code(err) != worker.CodeInvalidJSON {
+	_, err = worker.CallAs[any](ctx, caller, "shop::raw", json.RawMessage(`{`))
+	if code(err) != worker.CodeInvalidJSON {
 		t.Errorf("raw that is no JSON: %v", err)
 	}
 	for _, name := range []string{"shop::broken", "shop::chan"} {
@@ -120,11 +134,13 @@ func TestRegistrationsCarrySchemasOfTheTypes(t *testing.T) {
 	if err := json.Unmarshal([]byte(<-frames), &f); err != nil {
 		t.Fatal(err)
 	}
-	if f.ID != "shop::price" || f.Description != "Prices an order" || f.Metadata.Team != "shop" || !f.Metadata.Replicas {
+	if f.ID != "shop::price" || f.Description != "Prices an order" || f.Metadata.Team != "shop" ||
+		!f.Metadata.Replicas {
 		t.Errorf("registration %+v", f)
 	}
 	r := f.Request
-	if r.Type != "object" || len(r.Required) != 1 || r.Required[0] != "item" || r.Properties["count"].Type != "integer" ||
+	if r.Type != "object" || len(r.Required) != 1 || r.Required[0] != "item" ||
+		r.Properties["count"].Type != "integer" ||
 		r.Properties["item"].Description != "what is bought" {
 		t.Errorf("request format %+v", r)
 	}
@@ -135,7 +151,8 @@ func TestRegistrationsCarrySchemasOfTheTypes(t *testing.T) {
 		t.Errorf("response format %v", f.Response)
 	}
 	second := <-frames
-	if !strings.Contains(second, `"request_format":{"type":"object"}`) || strings.Contains(second, "response_format") {
+	if !strings.Contains(second, `"request_format":{"type":"object"}`) ||
+		strings.Contains(second, "response_format") {
 		t.Errorf("a given format, and none of a type without a schema: %s", second)
 	}
 }

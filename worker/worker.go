@@ -89,8 +89,8 @@ type Stats struct {
 	Reads     uint64 // read calls on the connection
 }
 
-// New makes a worker for the engine at address, a ws, wss, http or https URL. An empty address is taken from
-// the environment: PLINTH_URL, else III_URL, else DefaultURL. New does no I/O; call Run.
+// New makes a worker for the engine at address, a ws, wss, http or https URL. An empty address is taken
+// from the environment: PLINTH_URL, else III_URL, else DefaultURL. New does no I/O; call Run.
 func New(address string, opts Options) (*Worker, error) {
 	for _, name := range []string{"PLINTH_URL", "III_URL"} {
 		address = first(address, os.Getenv(name))
@@ -116,10 +116,12 @@ func New(address string, opts Options) (*Worker, error) {
 // Stats returns a snapshot.
 func (w *Worker) Stats() Stats {
 	n := &w.count
-	s := Stats{Connects: n.connects.Load(), Made: n.made.Load(), Served: n.served.Load(), Failed: n.failed.Load(),
+	s := Stats{
+		Connects: n.connects.Load(), Made: n.made.Load(), Served: n.served.Load(), Failed: n.failed.Load(),
 		Panics: n.panics.Load(), Refused: n.refused.Load(), Late: n.late.Load(), Lost: n.lost.Load(),
 		Malformed: n.malformed.Load(), Oversized: n.oversized.Load(), Ignored: n.ignored.Load(),
-		Rejected: n.rejected.Load(), Writes: n.writes.Load(), Written: n.written.Load(), Reads: n.reads.Load()}
+		Rejected: n.rejected.Load(), Writes: n.writes.Load(), Written: n.written.Load(), Reads: n.reads.Load(),
+	}
 	s.Running, s.Waiting = w.pool.size()
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -143,8 +143,8 @@ func (e *Engine) invoke(l *link, f *wire.Frame) {
 	host, own := e.functions[key{space(string(f.Namespace)), name}], e.builtin[name]
 	e.next++
 	n := e.next
-	out := wire.Frame{Type: wire.TypeInvokeFunction, FunctionID: f.FunctionID, Data: f.Data, Metadata: f.Metadata,
-		Traceparent: f.Traceparent, Baggage: f.Baggage, Caller: l.caller(f)}
+	out := wire.Frame{Type: wire.TypeInvokeFunction, FunctionID: f.FunctionID, Data: f.Data,
+		Metadata: f.Metadata, Traceparent: f.Traceparent, Baggage: f.Baggage, Caller: l.caller(f)}
 	if host != nil && waits {
 		e.pending[n] = pending{caller: l, id: id, function: name, host: host}
 		out.InvocationID = strconv.AppendUint(nil, n, 16)
