@@ -113,13 +113,31 @@ func (w *caller) Complete(c *fn.Call, o fn.Outcome) {
 	k.reply(c.Loop, c.Tag(), []byte(c.Function.Name), o)
 }
 
-// reply writes an invocationresult. When the caller does not read and its queue is full, a short error
-// takes the place of the answer; when not even that fits, the connection is closed, and so ends every call
-// that it made.
+// reply writes an invocationresult. Answers have more room than calls: as much as the largest message,
+// since their reader has asked for them, and asks for no more while its queue is long (Data). When the
+// caller does not read and even that is full, a short error takes the place of the answer; when not even
+// that fits, the connection is closed, and so ends every call that it made.
 func (k *conn) reply(l *loop.Loop, id, function []byte, o fn.Outcome) {
+	if k.write(l, id, function, o, k.engine.bounds.MaxMessageBytes) {
+		return
+	}
+	k.engine.stats.answersLost.Add(1)
+	lost := fn.Outcome{Err: fault.Newf(fault.Limit, wire.CodeCallerOverloaded,
+		"the answer of %d bytes does not fit your connection's write queue: read faster", len(o.Result))}
+	if !k.write(l, id, function, lost, k.engine.bounds.MaxMessageBytes+roomForErrors) {
+		k.sock.Close(loop.ErrQueueFull)
+	}
+}
+
+// roomForErrors is what a write queue keeps for the errors that take the place of answers.
+const roomForErrors = 1 << 20
+
+// write queues an invocationresult within a bound; it reports false when there is no room.
+func (k *conn) write(l *loop.Loop, id, function []byte, o fn.Outcome, limit int64) bool {
 	f := wire.Frame{Type: wire.TypeInvocationResult, InvocationID: id, FunctionID: function, Result: o.Result}
 	if o.Err != nil {
-		f.Error = wire.AppendError(nil, &wire.Error{Code: o.Err.Code, Message: o.Err.Message, Stacktrace: o.Err.Stack})
+		f.Error = wire.AppendError(nil, &wire.Error{Code: o.Err.Code, Message: o.Err.Message,
+			Stacktrace: o.Err.Stack})
 	} else if o.Fail != nil {
 		f.Error = o.Fail
 		f.Result = nil
@@ -127,17 +145,8 @@ func (k *conn) reply(l *loop.Loop, id, function []byte, o fn.Outcome) {
 	out := k.sock.Begin()
 	start := len(out)
 	out = wire.AppendResult(ws.Begin(out), &f)
-	err := k.sock.End(l, ws.End(out, start, ws.Text))
-	if !errors.Is(err, loop.ErrQueueFull) {
-		return
-	}
-	k.engine.stats.answersLost.Add(1)
-	if o.Err != nil && o.Err.Code == wire.CodeCallerOverloaded {
-		k.sock.Close(err)
-		return
-	}
-	k.reply(l, id, function, fn.Outcome{Err: fault.Newf(fault.Limit, wire.CodeCallerOverloaded,
-		"the answer of %d bytes does not fit your connection's write queue: read faster", len(o.Result))})
+	err := k.sock.EndWithin(l, ws.End(out, start, ws.Text), int(limit))
+	return !errors.Is(err, loop.ErrQueueFull) // a connection that is gone has nobody to tell
 }
 
 // host is a connection seen as the target of its worker's functions.

@@ -339,3 +339,56 @@ func TestAFullWriteQueueFailsOnlyTheCallsThatWereForIt(t *testing.T) {
 	herd(t, other, 20)
 	deaf.nc.Close()
 }
+
+func TestLargeAnswersToOneCallerAllArrive(t *testing.T) {
+	r := start(t)
+	host, caller := r.worker("host", "x::y"), r.dial()
+	const n, size = 4, 2_500_000
+	big := strings.Repeat("z", size)
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = caller.ask("x::y", "1")
+	}
+	for range n { // more than the write queue of calls, and the caller has not read a byte
+		in := host.want("invokefunction")
+		host.raw(text(fmt.Sprintf(`{"type":"invocationresult","invocation_id":%q,"function_id":"x::y","result":"%s"}`,
+			in.str("invocation_id"), big)))
+	}
+	for _, id := range ids {
+		if out := caller.result(id); len(out.str("result")) != size {
+			t.Errorf("%s: %s %d bytes", id, out.code(), len(out.str("result")))
+		}
+	}
+}
+
+func TestAnswersThatNobodyReadsAreBoundedAndCounted(t *testing.T) {
+	r := start(t, func(c *engine.Config) {
+		c.Bounds.MaxMessageBytes, c.Bounds.HardMessageBytes, c.Bounds.WriteQueueBytes = 64<<10, 256<<10, 64<<10
+	})
+	host, deaf := r.worker("host", "x::y"), r.dial()
+	for range 60 {
+		deaf.ask("x::y", "1")
+	}
+	for range 60 {
+		host.answer(`"` + strings.Repeat("z", 60<<10) + `"`)
+	}
+	lost := 0
+	for {
+		f, err := deaf.read()
+		if err != nil {
+			break // what fitted, then errors in the place of answers; with so few of these it stays open
+		}
+		if f.code() == wire.CodeCallerOverloaded {
+			lost++
+		}
+		if f.str("invocation_id") == "call-60" {
+			break
+		}
+	}
+	if lost == 0 {
+		t.Error("answers beyond the bound were queued")
+	}
+	if got := r.metric("plinth_engine_answers_lost_total"); got == "0" {
+		t.Error("lost answers are not counted")
+	}
+}

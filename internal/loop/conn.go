@@ -91,10 +91,16 @@ func (c *Conn) Begin() []byte {
 // The queue is full when the new bytes would take it over Config.WriteQueue. Bytes that alone are more
 // than that are taken while the queue is below its soft mark, so that one great message passes.
 func (c *Conn) End(l *Loop, out []byte) error {
+	return c.EndWithin(l, out, c.loop.group.cfg.WriteQueue)
+}
+
+// EndWithin is End with a bound of its own in place of Config.WriteQueue, for bytes that must not be
+// refused as early as others, such as answers that the peer has asked for.
+func (c *Conn) EndWithin(l *Loop, out []byte, limit int) error {
 	defer c.mu.Unlock()
 	n := len(out) - len(c.out.b)
 	if n > 0 {
-		if err := c.enqueue(l, n); err != nil {
+		if err := c.enqueue(l, n, limit); err != nil {
 			c.unused()
 			return err
 		}
@@ -114,17 +120,17 @@ func (c *Conn) unused() {
 }
 
 // enqueue decides on n new bytes and sees to it that somebody sends them; under c.mu.
-func (c *Conn) enqueue(l *Loop, n int) error {
+func (c *Conn) enqueue(l *Loop, n, limit int) error {
 	if c.state.Load()&(closing|finishing|broken) != 0 {
 		return ErrClosed
 	}
-	total, limit := c.queued+n, c.loop.group.cfg.WriteQueue
-	if total > limit && (n <= limit || c.queued > limit/2) || !c.reserve(total) {
+	total, soft := c.queued+n, c.loop.group.cfg.WriteQueue/2
+	if total > limit && (n <= limit || c.queued > soft) || !c.reserve(total) {
 		c.loop.count.queueFull.Add(1)
 		return ErrQueueFull
 	}
 	c.queued = total
-	if total > limit/2 {
+	if total > soft {
 		c.over = true
 	}
 	if c.listed || c.blocked {
