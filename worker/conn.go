@@ -25,7 +25,7 @@ type conn struct {
 	heard atomic.Int64  // when bytes last came, on the worker's clock
 	kick  chan struct{} // capacity 1: wakes the writer, once each time awake turns true
 	drank chan struct{} // capacity 1: the writer has sent all there was
-	hello chan struct{} // capacity 1: the engine has greeted us
+	news  chan struct{} // capacity 1: greeted or settled has turned true
 	done  sync.WaitGroup
 
 	once sync.Once
@@ -37,6 +37,8 @@ type conn struct {
 	sending []byte // frames the writer is sending
 	sent    int    // bytes of sending that went out, once the connection is over
 	awake   bool   // the writer knows that there is something
+	greeted bool   // the engine has said who we are
+	settled bool   // the engine has read our registrations
 	keys    *rand.ChaCha8
 
 	// Owned by the reader.
@@ -58,7 +60,7 @@ func (w *Worker) newConn(sock net.Conn) *conn {
 	var seed [32]byte
 	_, _ = crand.Read(seed[:]) // never fails: crypto/rand ends the process instead
 	c := &conn{w: w, sock: sock, kick: make(chan struct{}, 1), drank: make(chan struct{}, 1),
-		hello: make(chan struct{}, 1), down: make(chan struct{}), keys: rand.NewChaCha8(seed)}
+		news: make(chan struct{}, 1), down: make(chan struct{}), keys: rand.NewChaCha8(seed)}
 	c.heard.Store(w.now())
 	return c
 }

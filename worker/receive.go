@@ -150,20 +150,24 @@ func (w *Worker) turnAway(j *job) {
 func (w *Worker) greeted(c *conn, f *wire.Frame) {
 	w.mu.Lock()
 	w.previous = greeting{string(f.WorkerID), string(f.ReattachToken)}
+	c.greeted = true
 	w.mu.Unlock()
-	select {
-	case c.hello <- struct{}{}:
-	default:
-	}
+	c.tell()
 }
 
 // settled: the engine has answered the ping behind the registrations.
 func (w *Worker) settled(c *conn) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.conn == c && !w.isReady {
-		w.isReady = true
-		close(w.ready)
+	c.settled = true
+	w.mu.Unlock()
+	c.tell()
+}
+
+// tell lets Worker.attend look at what has changed.
+func (c *conn) tell() {
+	select {
+	case c.news <- struct{}{}:
+	default:
 	}
 }
 

@@ -116,36 +116,32 @@ func (w *Worker) session(
 	c.kick <- struct{}{} // seal has set awake; nobody else sends for it
 	c.done.Go(func() { c.read(hard, rest) })
 	c.done.Go(c.write)
-	greeted = w.attend(ctx, hard, giveUp, c)
+	w.attend(ctx, hard, giveUp, c)
 	c.done.Wait()
 	w.detach(c)
-	return greeted, c.err
+	return c.greeted, c.err // the reader, which sets it, has ended
 }
 
 // attend watches over a connection until it is over: greeting, silence, and the end of ctx.
-func (w *Worker) attend(ctx, hard context.Context, giveUp func(), c *conn) (greeted bool) {
+func (w *Worker) attend(ctx, hard context.Context, giveUp func(), c *conn) {
 	silence := time.NewTimer(pingAfter)
 	defer silence.Stop()
+	greeted := false
 	for {
 		select {
 		case <-c.down:
-			return greeted
+			return
 		case <-ctx.Done():
 			w.drain(hard, giveUp, c)
 			c.fail(nil)
-			return greeted
-		case <-c.hello:
-			greeted = true
-			w.mu.Lock()
-			id := w.previous.workerID
-			w.mu.Unlock()
-			w.log.Info("connected", "address", w.target.address, "worker", w.opts.Name, "id", id)
-			w.tell(State{Phase: Connected, WorkerID: id})
+			return
+		case <-c.news:
+			greeted = w.welcome(c, greeted)
 		case <-silence.C:
 			quiet := time.Duration(w.now() - c.heard.Load())
 			if quiet >= dropAfter {
 				c.fail(errSilent)
-				return greeted
+				return
 			}
 			if quiet >= pingAfter {
 				c.control(ws.Ping, nil)
@@ -153,6 +149,27 @@ func (w *Worker) attend(ctx, hard context.Context, giveUp func(), c *conn) (gree
 			silence.Reset(pingAfter - quiet%pingAfter)
 		}
 	}
+}
+
+// welcome makes known what the engine has said: first that it let us in, then that it knows our functions, so
+// that who waits for the second finds the first.
+func (w *Worker) welcome(c *conn, before bool) (greeted bool) {
+	w.mu.Lock()
+	greeted, settled, id := c.greeted, c.settled, w.previous.workerID
+	w.mu.Unlock()
+	if greeted && !before {
+		w.log.Info("connected", "address", w.target.address, "worker", w.opts.Name, "id", id)
+		w.tell(State{Phase: Connected, WorkerID: id})
+	}
+	if settled {
+		w.mu.Lock()
+		if !w.isReady {
+			w.isReady = true
+			close(w.ready)
+		}
+		w.mu.Unlock()
+	}
+	return greeted
 }
 
 // detach takes a connection that is over out of use: what it did not send waits for the next one.
