@@ -43,8 +43,8 @@ func newWorkload(t *testing.T, r *rand.Rand) *workload {
 	return w
 }
 
-// begin sends one record, alone, and the groups after it from its completion: from then on all of the workload is
-// on the goroutine of Run.
+// begin sends one record, alone, and the groups after it from its completion: from then on all of the
+// workload is on the goroutine of Run.
 func (w *workload) begin() { w.send(1, w.r.IntN(8)) }
 
 // send sends n records, and left more groups when they are acknowledged.

@@ -179,6 +179,43 @@ func TestSwappedAndForeignSegmentsAreNoticed(t *testing.T) {
 	as[*store.DamageError](t, err)
 }
 
+// TestSnapshotAndFloorProveTheRecordsBeforeThem takes the mark away, and with it the only frame that proves
+// the last record, and then spoils that record: what a snapshot or a truncation relied on cannot be an
+// interrupted write.
+func TestSnapshotAndFloorProveTheRecordsBeforeThem(t *testing.T) {
+	for name, prove := range map[string]func(l *store.Log) error{
+		"snapshot": func(l *store.Log) error { return l.Snapshot(5, snapshotOf(5)) },
+		"floor":    func(l *store.Log) error { return l.Truncate(6) },
+		"neither":  func(*store.Log) error { return nil },
+	} {
+		mem := storetest.NewMem()
+		base(t, mem)
+		r := start(must(store.OpenLog(mem, "/data/log", store.LogOptions{}))(t))
+		each(t, r.Log, 1, 5, 100)
+		ok(t, prove(r.Log))
+		ok(t, r.stop())
+		file := segments(t, mem, "/data/log")[0]
+		whole := content(t, mem, file)
+		whole = whole[:len(whole)-store.FrameHead]
+		flipped := slices.Clone(whole)
+		flipped[len(flipped)-30] ^= 1
+		for _, bad := range [][]byte{flipped, whole[:len(whole)-10], whole[:len(whole)-128]} {
+			put(t, mem, file, bad)
+			l, err := store.OpenLog(mem, "/data/log", store.LogOptions{})
+			if name == "neither" {
+				if ok(t, err); l.Last() != 4 {
+					t.Fatalf("the last is %d", l.Last())
+				}
+				ok(t, l.Close())
+				continue
+			}
+			if _, is := errors.AsType[*store.DamageError](err); !is {
+				t.Fatalf("%s, %d of %d bytes: %v", name, len(bad), len(whole), err)
+			}
+		}
+	}
+}
+
 func TestZerosAtTheEndAreNoRecords(t *testing.T) {
 	for _, zeros := range []int{1, 7, 8, 24, 25, 4096, 100_000} {
 		mem := sample(t)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"path"
+	"syscall"
 	"testing"
 
 	"github.com/plinth-run/plinth/internal/store"
@@ -69,6 +70,7 @@ func appendSome(t *testing.T, f *storetest.Fault, r *running, p *promise, n int)
 		}
 		typed(t, f, err)
 		if _, space := errors.AsType[*store.SpaceError](err); space {
+			is(t, err, syscall.ENOSPC)
 			p.sent-- // nothing of it stays
 			continue
 		}
@@ -97,7 +99,10 @@ func survives(t *testing.T, mem *storetest.Mem, p promise) {
 	if err != nil {
 		t.Fatalf("started again: %v", err)
 	}
-	p.acked = last
+	p.acked = last // whoever was told of these records relies on them
+	if _, err := keeps(again.Crash(r, 0), p); err != nil {
+		t.Fatalf("started again, then power lost: %v", err)
+	}
 	if err := goesOn(r, again, p, last); err != nil {
 		t.Fatalf("started again: %v", err)
 	}
@@ -118,8 +123,8 @@ func TestNthOperationFailsWhileAppending(t *testing.T) {
 	})
 }
 
-// TestNthOperationFailsInAGroup writes two groups of ten, each by one write: all of a group is acknowledged or
-// none of it is.
+// TestNthOperationFailsInAGroup writes two groups of ten, each by one write: all of a group is acknowledged
+// or none of it is.
 func TestNthOperationFailsInAGroup(t *testing.T) {
 	loops(t, func(t *testing.T, mem *storetest.Mem, f *storetest.Fault) {
 		p := promise{floor: 1}

@@ -29,10 +29,10 @@ func (l *Log) Reader(from uint64) (*Reader, error) {
 	return &Reader{log: l, next: from}, nil
 }
 
-// Read calls fn with every record from the position on (0: from the first readable one) up to the last durable one,
-// in order, and returns the position after the last record that fn took. The record is valid during the call. The
-// errors are those of Reader, of Reader.Next and of fn; after a *LostError, a Read from the position that was
-// returned goes on behind the loss.
+// Read calls fn with every record from the position on (0: from the first readable one) up to the last
+// durable one, in order, and returns the position after the last record that fn took. The record is valid
+// during the call. The errors are those of Reader, of Reader.Next and of fn; after a *LostError, a Read from
+// the position that was returned goes on behind the loss.
 func (l *Log) Read(from uint64, fn func(position uint64, record []byte) error) (next uint64, err error) {
 	r, err := l.Reader(from)
 	if err != nil {
