@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// cursor walks the records of a ring. It copies a chunk at a time, so that writers wait for one copy of 64 KiB
-// at most, however long the walk takes.
+// cursor walks the records of a ring. It copies a chunk at a time, so that writers wait for one copy of
+// 64 KiB at most, however long the walk takes.
 type cursor struct {
 	ring   *ring
 	data   []byte   // copy of the chunk being read

@@ -84,18 +84,21 @@ func (r *ring) turn(n int) *chunk {
 		return nil
 	}
 	r.seal()
-	if r.total < r.max && r.more() {
+	if r.total < r.max {
+		granted := r.more()
 		// The ring was unlocked: another writer may have opened a chunk, or the bound may be a lower one now.
-		c := r.open
-		if r.total <= r.max && (c == nil || c.used+n > chunkBytes) {
-			r.seal()
-			return r.start(&chunk{data: make([]byte, chunkBytes)})
+		fits := r.open != nil && r.open.used+n <= chunkBytes
+		if granted && (fits || r.total > r.max) {
+			r.less()
+			granted = false
 		}
-		r.less()
-		if c != nil && c.used+n <= chunkBytes {
-			return c
+		if fits {
+			return r.open
 		}
 		r.seal()
+		if granted {
+			return r.start(&chunk{data: make([]byte, chunkBytes)})
+		}
 	}
 	if len(r.sealed) == 0 || r.max == 0 {
 		return nil

@@ -251,26 +251,37 @@ func TestRingMayBeShedWhileItAsksForMemory(t *testing.T) {
 func TestRingCopesWithWhatHappensWhileItAsksForMemory(t *testing.T) {
 	for name, c := range map[string]struct {
 		meanwhile func(*Spans)
+		refuse    bool // and then the memory is refused
 		recorded  int
+		kept      int
 		bytes     int64
 	}{
-		"another record":     {func(s *Spans) { s.Record(plain(7)) }, 2, chunkBytes},
-		"many other records": {func(s *Spans) { fill(s, perChunk) }, perChunk + 1, 2 * chunkBytes},
-		"turned off":         {func(s *Spans) { s.Resize(0) }, 0, 0},
-		"cleared":            {func(s *Spans) { s.Clear() }, 1, chunkBytes},
+		"another record":              {func(s *Spans) { s.Record(plain(7)) }, false, 2, 2, chunkBytes},
+		"many other records":          {func(s *Spans) { fill(s, perChunk) }, false, perChunk + 1, perChunk + 1, 2 * chunkBytes},
+		"turned off":                  {func(s *Spans) { s.Resize(0) }, false, 0, 0, 0},
+		"cleared":                     {func(s *Spans) { s.Clear() }, false, 1, 1, chunkBytes},
+		"nothing, refused":            {func(*Spans) {}, true, 0, 0, 0},
+		"another record, refused":     {func(s *Spans) { s.Record(plain(7)) }, true, 2, 2, chunkBytes},
+		"many other records, refused": {func(s *Spans) { fill(s, perChunk) }, true, perChunk + 1, 1, chunkBytes},
+		"turned off, refused":         {func(s *Spans) { s.Resize(0) }, true, 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, asked := NewSpans(10*chunkBytes), 0
 			var taken atomic.Int64
 			s.SetMemory(func(n int64) bool {
 				if asked++; asked == 1 {
-					c.meanwhile(s)
+					if c.meanwhile(s); c.refuse {
+						return false
+					}
 				}
 				taken.Add(n)
 				return true
 			}, func(n int64) { taken.Add(-n) })
 			s.Record(plain(1))
-			audit(t, s.Stats(), c.recorded, len(ids(s)))
+			audit(t, s.Stats(), c.recorded, c.kept)
+			if len(ids(s)) != c.kept {
+				t.Fatalf("%d can be read of %d", len(ids(s)), c.kept)
+			}
 			if st := s.Stats(); st.Bytes != c.bytes || taken.Load() != c.bytes {
 				t.Fatalf("%d bytes are held and %d taken, want %d", st.Bytes, taken.Load(), c.bytes)
 			}

@@ -109,13 +109,13 @@ func TestTreeIsBounded(t *testing.T) {
 }
 
 func TestEverySpanOfATraceStandsOnceInTheTree(t *testing.T) {
-	// All graphs of five spans in which each has one of them, or nobody, as its parent.
-	for code := range 6 * 6 * 6 * 6 * 6 {
+	// All graphs of four spans in which each has one of them, or nobody, as its parent.
+	for code := range 5 * 5 * 5 * 5 {
 		s, c := NewSpans(1<<20), code
-		for i := range 5 {
+		for i := range 4 {
 			sp := &Span{Start: int64(i + 1), End: int64(i + 1)}
-			sp.TraceID[0], sp.SpanID[0], sp.Parent[0] = 1, byte(i+1), byte(c%6)
-			c /= 6
+			sp.TraceID[0], sp.SpanID[0], sp.Parent[0] = 1, byte(i+1), byte(c%5)
+			c /= 5
 			s.Record(sp)
 		}
 		roots, _ := Reader{Spans: s, Names: NewNames()}.Tree([16]byte{1})
@@ -129,7 +129,7 @@ func TestEverySpanOfATraceStandsOnceInTheTree(t *testing.T) {
 			}
 		}
 		walk(roots)
-		for i := range byte(5) {
+		for i := range byte(4) {
 			if seen[i+1] != 1 {
 				t.Fatalf("graph %d: span %d stands %d times", code, i+1, seen[i+1])
 			}
