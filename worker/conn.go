@@ -37,8 +37,9 @@ type conn struct {
 	sending []byte // frames the writer is sending
 	sent    int    // bytes of sending that went out, once the connection is over
 	awake   bool   // the writer knows that there is something
-	greeted bool   // the engine has said who we are
-	settled bool   // the engine has read our registrations
+	greeted bool   // the engine has said who we are:
+	id      string
+	settled bool // the engine has read our registrations
 	keys    *rand.ChaCha8
 
 	// Owned by the reader.

@@ -248,62 +248,6 @@ func TestIntroductionSaysWhoWeAre(t *testing.T) {
 	}
 }
 
-func TestReattachRetiresTheGhostOfTheWorker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := workertest.New(t)
-		var mu sync.Mutex
-		var conns []net.Conn
-		// The engine does not notice that the first connection is dead: only the worker's end is closed, and a
-		// pipe in between keeps the engine's end open.
-		dial := func(ctx context.Context) (net.Conn, error) {
-			inner, err := e.Dial(ctx)
-			if err != nil {
-				return nil, err
-			}
-			near, far := net.Pipe()
-			go forward(near, inner)
-			go forward(inner, near)
-			mu.Lock()
-			defer mu.Unlock()
-			conns = append(conns, far)
-			return far, nil
-		}
-		rejected := make(chan worker.Rejection, 4)
-		w := e.Worker(t, worker.Options{Name: "w", Dial: dial, Logger: silent(),
-			OnRejected: func(r worker.Rejection) { rejected <- r }},
-			func(w *worker.Worker) error { return w.Register("echo", echo) })
-		mu.Lock()
-		conns[0].Close()
-		mu.Unlock()
-		synctest.Wait()
-		if got, err := w.Call(t.Context(), "echo", []byte("1")); err != nil || string(got) != "1" {
-			t.Errorf("after the reconnect: %s, %v", got, err)
-		}
-		select {
-		case r := <-rejected:
-			t.Errorf("the worker collided with its own ghost: %+v", r)
-		default:
-		}
-		if n := len(e.Workers()); n != 1 {
-			t.Errorf("%d workers, the ghost is still there", n)
-		}
-	})
-}
-
-// forward copies until reading fails, and does not tell the other side.
-func forward(dst, src net.Conn) {
-	b := make([]byte, 4096)
-	for {
-		n, err := src.Read(b)
-		if err != nil {
-			return
-		}
-		if _, err := dst.Write(b[:n]); err != nil {
-			return
-		}
-	}
-}
-
 func TestCallsMadeBeforeRunAreSentAndTimedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := workertest.New(t)

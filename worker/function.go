@@ -229,13 +229,14 @@ type introduction struct {
 	Features    []string `json:"features"`
 }
 
-// replay writes the first frames of a connection: who we were, what we offer, who we are. The ping behind
+// replay writes the first frames of a connection: who we were (more than once if connections broke before the
+// engine had read that), what we offer, who we are. The ping behind
 // them is answered when the engine has read them all. Caller holds mu.
 func (w *Worker) replay(c *conn, introduction []byte) {
-	if p := &w.previous; p.workerID != "" {
-		f := wire.Frame{Type: wire.TypeReattach, PreviousWorkerID: []byte(p.workerID)}
-		if p.token != "" {
-			f.ReattachToken = []byte(p.token)
+	for _, g := range w.ghosts {
+		f := wire.Frame{Type: wire.TypeReattach, PreviousWorkerID: []byte(g.workerID)}
+		if g.token != "" {
+			f.ReattachToken = []byte(g.token)
 		}
 		c.append(&f)
 	}

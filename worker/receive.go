@@ -146,10 +146,16 @@ func (w *Worker) turnAway(j *job) {
 	w.discard(j)
 }
 
+const maxGhosts = 8
+
 // greeted notes who we are on this connection.
 func (w *Worker) greeted(c *conn, f *wire.Frame) {
 	w.mu.Lock()
-	w.previous = greeting{string(f.WorkerID), string(f.ReattachToken)}
+	c.id = string(f.WorkerID)
+	w.ghosts = append(w.ghosts, greeting{c.id, string(f.ReattachToken)})
+	if len(w.ghosts) > maxGhosts {
+		w.ghosts = w.ghosts[1:]
+	}
 	c.greeted = true
 	w.mu.Unlock()
 	c.tell()
@@ -159,6 +165,9 @@ func (w *Worker) greeted(c *conn, f *wire.Frame) {
 func (w *Worker) settled(c *conn) {
 	w.mu.Lock()
 	c.settled = true
+	if n := len(w.ghosts); c.greeted && n > 1 { // the others have been retired
+		w.ghosts = w.ghosts[n-1:]
+	}
 	w.mu.Unlock()
 	c.tell()
 }

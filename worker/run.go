@@ -14,6 +14,9 @@ import (
 	"github.com/plinth-run/plinth/wire/ws"
 )
 
+// ghostTime is how long an engine may take to notice that a connection is dead: its 90 s and some more.
+const ghostTime = 2 * time.Minute
+
 var errSilent = errors.New("worker: no sign of life from the engine")
 
 // Run connects the worker and serves until ctx ends; then it takes no more calls (they are answered with
@@ -48,22 +51,28 @@ func (w *Worker) Run(ctx context.Context) error {
 // keep holds a connection until ctx ends or connecting again is of no use.
 func (w *Worker) keep(ctx, hard context.Context, giveUp func()) error {
 	failures := 0
+	var served time.Time // when the last good connection ended
 	for ctx.Err() == nil {
 		w.tell(State{Phase: Connecting, Attempt: failures})
 		c, rest, err := w.dial(ctx)
 		if err == nil {
-			greeted := false
-			greeted, err = w.session(ctx, hard, giveUp, c, rest)
-			if greeted {
-				failures = 0
-			}
+			err = w.session(ctx, hard, giveUp, c, rest)
+		}
+		if ctx.Err() != nil {
+			return nil
 		}
 		var end *fatal
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.As(err, &end):
-			return end.err
+		if errors.As(err, &end) {
+			// After a good connection it is more likely its ghost that has our name, one whose greeting never
+			// reached us: the engine will find out.
+			if served.IsZero() || time.Since(served) > ghostTime {
+				return end.err
+			}
+		} else if c != nil && c.greeted {
+			failures = 0
+		}
+		if c != nil && c.settled {
+			served = time.Now()
 		}
 		failures++
 		if most := w.opts.Reconnect.MaxAttempts; most > 0 && failures >= most {
@@ -102,10 +111,10 @@ func (w *Worker) tell(s State) {
 	}
 }
 
-// session serves one connection from its first frames to its end. greeted: the engine has let us in.
+// session serves one connection from its first frames to its end.
 func (w *Worker) session(
 	ctx, hard context.Context, giveUp func(), c *conn, rest []byte,
-) (greeted bool, err error) {
+) error {
 	w.count.connects.Add(1)
 	intro := w.introduction()
 	w.mu.Lock()
@@ -119,7 +128,7 @@ func (w *Worker) session(
 	w.attend(ctx, hard, giveUp, c)
 	c.done.Wait()
 	w.detach(c)
-	return c.greeted, c.err // the reader, which sets it, has ended
+	return c.err // reader and writer have ended: its fields are ours
 }
 
 // attend watches over a connection until it is over: greeting, silence, and the end of ctx.
@@ -155,7 +164,7 @@ func (w *Worker) attend(ctx, hard context.Context, giveUp func(), c *conn) {
 // that who waits for the second finds the first.
 func (w *Worker) welcome(c *conn, before bool) (greeted bool) {
 	w.mu.Lock()
-	greeted, settled, id := c.greeted, c.settled, w.previous.workerID
+	greeted, settled, id := c.greeted, c.settled, c.id
 	w.mu.Unlock()
 	if greeted && !before {
 		w.log.Info("connected", "address", w.target.address, "worker", w.opts.Name, "id", id)

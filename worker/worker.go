@@ -30,22 +30,22 @@ type Worker struct {
 	calls sync.Pool // of *call
 	jobs  sync.Pool // of *job
 
-	mu       sync.Mutex  // guards all below
-	room     sync.Cond   // on mu: the connection has sent bytes, or is gone
-	blocked  int         // results that wait for room
-	started  bool        // Run was called
-	leaving  atomic.Bool // no call is taken any more
-	closed   bool        // Run has returned: nothing can be sent any more
-	conn     *conn       // nil while there is none
-	state    State
-	ready    chan struct{} // closed when the engine has read the registrations
-	isReady  bool
-	table    table
-	queue    queue // calls made while there is no connection
-	sweeper  *time.Timer
-	sweepAt  int64 // when it runs, on the worker's clock; 0: it stands still
-	previous greeting
-	order    []*function // in order of registration; gaps are nil
+	mu      sync.Mutex  // guards all below
+	room    sync.Cond   // on mu: the connection has sent bytes, or is gone
+	blocked int         // results that wait for room
+	started bool        // Run was called
+	leaving atomic.Bool // no call is taken any more
+	closed  bool        // Run has returned: nothing can be sent any more
+	conn    *conn       // nil while there is none
+	state   State
+	ready   chan struct{} // closed when the engine has read the registrations
+	isReady bool
+	table   table
+	queue   queue // calls made while there is no connection
+	sweeper *time.Timer
+	sweepAt int64       // when it runs, on the worker's clock; 0: it stands still
+	ghosts  []greeting  // our connections, the present one last; the others may still be known to the engine
+	order   []*function // in order of registration; gaps are nil
 
 	// functions is read under reg alone and changed under mu and reg.
 	reg       sync.RWMutex
