@@ -189,7 +189,6 @@ type tracker struct {
 	begin       time.Time
 	at          Progress
 	total, past time.Duration // of windows and warm-ups
-	step        time.Duration // of the step under way
 }
 
 func (t *tracker) add(c *Case, rounds int) {

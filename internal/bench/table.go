@@ -58,9 +58,7 @@ func (r *Report) table(cases []*CaseReport) Table {
 		t.Head = append(t.Head, "program")
 	}
 	names := shown(first)
-	for _, name := range names {
-		t.Head = append(t.Head, name)
-	}
+	t.Head = append(t.Head, names...)
 	if several {
 		t.Head = append(t.Head, "against the first")
 	}

@@ -17,6 +17,12 @@ type Conn struct {
 	peer  peer
 }
 
+// Detached returns a connection of no load, for the tests of a Speaker: what it sends goes nowhere,
+// and every answer that it is told of is a stray.
+func Detached(s Speaker) *Conn {
+	return &Conn{gen: &Generator{job: &Job{}, rec: newRecorder()}, speaker: s}
+}
+
 // Send queues bytes that are no call and no answer.
 func (c *Conn) Send(b []byte) {
 	c.out = append(c.out, b...)
