@@ -196,6 +196,18 @@ func TestSpanIsReadWhateverItsForm(t *testing.T) {
 				`["nan","NaN"],["b","true"],["y","AQI="],["a","[1,\"x\",null]"],["k","{\"p\":false}"],["none",""],`+
 				`["null",""],["empty",""]]`
 		}},
+		"kind of no name": {`,"kind":"SPAN_KIND_ODDITY"`, func(v *telemetry.View) bool { return v.Role == 0 }},
+		"kind as digits":  {`,"kind":"4"`, func(v *telemetry.View) bool { return v.Role == 4 }},
+		"link with attributes": {`,"links":[{"attributes":[{"key":"a","value":{"stringValue":"b"}}],"spanId":"bb"}]`,
+			func(v *telemetry.View) bool {
+				return string(v.Links) == `[{"trace_id":"","span_id":"bb","attributes":[["a","b"]]}]`
+			}},
+		"numbers out of range": {`,"attributes":[{"key":"d","value":{"doubleValue":1e999}},{"key":"x","value":
+			{"doubleValue":"x"}},{"key":"i","value":{"intValue":"1e400"}},{"key":"e","value":{"stringValue":null}},
+			{"key":"l","value":{"arrayValue":{}}},{"key":"k","value":{"kvlistValue":{"values":[]}}}]`,
+			func(v *telemetry.View) bool {
+				return string(v.Attributes) == `[["d","+Inf"],["x","0"],["i","0"],["e",""],["l","[]"],["k","{}"]]`
+			}},
 		"events and links": {`,"events":[{"name":"e","timeUnixNano":"5","attributes":[{"key":"x",
 			"value":{"intValue":1}}]},{}],"links":[{"traceId":"aa","spanId":"bb"}]`, func(v *telemetry.View) bool {
 			return string(v.Events) == `[{"name":"e","timestamp_unix_nano":5,"attributes":[["x","1"]]},`+
@@ -474,6 +486,8 @@ func TestLogsAreReadWhateverTheirForm(t *testing.T) {
 		"severity by name": {`{"severityNumber":"SEVERITY_NUMBER_WARN2"}`, func(e *telemetry.Log) bool {
 			return e.Severity == 14 && e.Level == "WARN"
 		}},
+		"severity of no name":   {`{"severityNumber":"LOUD"}`, func(e *telemetry.Log) bool { return e.Severity == 0 }},
+		"severity as digits":    {`{"severityNumber":"9"}`, func(e *telemetry.Log) bool { return e.Severity == 9 }},
 		"severity out of range": {`{"severityNumber":99}`, func(e *telemetry.Log) bool { return e.Severity == 24 }},
 		"severity below range":  {`{"severityNumber":-5}`, func(e *telemetry.Log) bool { return e.Severity == 0 }},
 		"body with structure": {`{"body":{"kvlistValue":{"values":[{"key":"a","value":{"arrayValue":{}}}]}}}`,
@@ -500,6 +514,7 @@ func TestMetricsOfEveryKindAreRead(t *testing.T) {
 	{"key":"service.instance.id","value":{"stringValue":"i-1"}}]},"scopeMetrics":[{"scope":{"name":"x"},"metrics":[
 	{"name":"gauge","unit":"By","gauge":{"dataPoints":[{"asInt":"-5","timeUnixNano":"9","attributes":[
 		{"key":"l","value":{"stringValue":"v"}}]},{"asDouble":2.5,"timeUnixNano":"9"}]}},
+	{"name":"null","gauge":null,"sum":{"dataPoints":[{"asInt":3,"asDouble":null,"min":null}]}},
 	{"name":"counter","sum":{"aggregationTemporality":2,"isMonotonic":true,"dataPoints":[{"asInt":7}]}},
 	{"name":"delta","sum":{"aggregationTemporality":1,"isMonotonic":true,"dataPoints":[{"asInt":7},{"asInt":8}]}},
 	{"name":"updown","sum":{"aggregationTemporality":2,"dataPoints":[{"asDouble":"-Infinity"}]}},
@@ -527,13 +542,14 @@ exponential histogram [] 0 2 3 0 0
 gauge gauge [] 2.5 0 0 0 0
 gauge gauge [[l v]] -5 0 0 0 0
 histogram histogram [] 0 4 10.5 1 7
+null gauge [] 3 0 0 0 0
 summary histogram [] 0 2 4 0 0
 updown gauge [] -Inf 0 0 0 0
 `
 	if got.String() != want {
 		t.Errorf("got\n%s", got.String())
 	}
-	if s := d.Stats(); s.Points != 9 || s.Dropped != 5 {
+	if s := d.Stats(); s.Points != 10 || s.Dropped != 5 {
 		t.Errorf("got %+v", s)
 	}
 }
