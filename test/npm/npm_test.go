@@ -14,7 +14,7 @@ import (
 
 // settings are what the engine of a script is started with, beside the defaults.
 func settings(script string) []string {
-	if script == "large" {
+	if script == "toolarge" {
 		return []string{"PLINTH_ENGINE_LIMITS_MAX_MESSAGE_BYTES=8MiB"}
 	}
 	return nil
