@@ -248,6 +248,21 @@ func TestIntroductionSaysWhoWeAre(t *testing.T) {
 	}
 }
 
+func TestAnonymousWorkerSaysNoPID(t *testing.T) {
+	e := workertest.New(t)
+	got := make(chan []byte, 1)
+	e.Intercept(func(m workertest.Message) workertest.Verdict {
+		if m.Function == "engine::workers::register" {
+			got <- append([]byte(nil), m.Text...)
+		}
+		return workertest.Pass
+	})
+	e.Worker(t, worker.Options{Anonymous: true, Logger: silent()}, nil)
+	if text := string(<-got); strings.Contains(text, `"pid"`) || !strings.Contains(text, `"runtime":"go"`) {
+		t.Errorf("introduction %s", text)
+	}
+}
+
 func TestCallsMadeBeforeRunAreSentAndTimedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := workertest.New(t)

@@ -223,7 +223,7 @@ type introduction struct {
 	Name        string   `json:"name"`
 	Description string   `json:"description,omitempty"`
 	OS          string   `json:"os"`
-	PID         int      `json:"pid"`
+	PID         int      `json:"pid,omitempty"` // without one a worker is not listed
 	Isolation   *string  `json:"isolation"`
 	Namespace   string   `json:"namespace,omitempty"`
 	Features    []string `json:"features"`

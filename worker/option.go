@@ -20,6 +20,8 @@ type Options struct {
 	// Name is shown in listings and must be the only one of its namespace. Default: the environment
 	// variable III_WORKER_NAME, else hostname:pid and a few random digits.
 	Name string
+	// Anonymous keeps the worker out of listings: right for a program that calls once and is gone.
+	Anonymous bool
 	// Description is shown in listings; the engine keeps 280 characters.
 	Description string
 	// Namespace is where the functions are registered and where calls go unless told otherwise (but for

@@ -227,6 +227,9 @@ func (w *Worker) introduction() []byte {
 	p := introduction{Runtime: "go", Version: Version, Name: w.opts.Name, Description: w.opts.Description,
 		OS: runtime.GOOS + " (" + runtime.GOARCH + ")", PID: os.Getpid(), Namespace: w.opts.Namespace,
 		Features: []string{"caller"}}
+	if w.opts.Anonymous {
+		p.PID = 0
+	}
 	if s := os.Getenv("III_ISOLATION"); s != "" {
 		p.Isolation = &s
 	}
