@@ -86,8 +86,9 @@ func Open(ctx context.Context, cfg *house.Config, o Options) (a *App, err error)
 	}
 	a.core = fn.New(fn.Config{Spans: spans, Names: names, Log: a.log, MaxInFlight: limits.MaxInFlightPerWorker,
 		MaxMade: limits.MaxCallsPerWorker, Ceiling: ceiling})
-	a.engine, err = engine.New(engine.Config{Listen: cfg.Text(KeyEngineListen), Functions: a.core, Bounds: limits,
-		Hosts: cfg.List(KeyEngineHosts), Origins: cfg.List(KeyEngineOrigins), Loops: int(cfg.Int(KeyEngineLoops)),
+	a.engine, err = engine.New(engine.Config{Listen: cfg.Text(KeyEngineListen), Functions: a.core,
+		Bounds: limits,
+		Hosts:  cfg.List(KeyEngineHosts), Origins: cfg.List(KeyEngineOrigins), Loops: int(cfg.Int(KeyEngineLoops)),
 		Grace: a.life.Grace * 3 / 4, Version: o.Version, Spans: spans, Logs: logs, Names: names, Metrics: metrics,
 		Budget: a.budget, Log: a.log})
 	if err != nil {
@@ -161,7 +162,8 @@ func (a *App) Close() (err error) {
 func (a *App) Banner() house.Banner {
 	return house.Banner{Version: a.opts.Version, Commit: a.opts.Commit, Go: a.opts.Go, PID: os.Getpid(),
 		Admin: a.adminURL, Workers: a.workers, Folder: a.folder, Config: a.cfg.File(),
-		Log:    house.LogInUse{To: a.opts.LogName, Format: a.cfg.Text(house.KeyLogFormat), Level: a.cfg.Text(house.KeyLogLevel)},
+		Log: house.LogInUse{To: a.opts.LogName, Format: a.cfg.Text(house.KeyLogFormat),
+			Level: a.cfg.Text(house.KeyLogLevel)},
 		Memory: house.Promise{Bytes: a.limit, From: a.from},
 		Next:   "plinth functions"}
 }

@@ -63,7 +63,8 @@ func (e *Engine) announce(c *fn.Call) fn.Outcome {
 		return failed(err)
 	}
 	if k.announced && space != "" && space != k.space {
-		e.log.Warn("worker keeps its first namespace", "worker", k.peer.Name(), "namespace", k.space, "asked", space)
+		e.log.Warn("worker keeps its first namespace", "worker", k.peer.Name(), "namespace", k.space, "asked",
+			space)
 	}
 	first := !k.announced
 	if first {

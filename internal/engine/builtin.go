@@ -151,7 +151,8 @@ func (e *Engine) health(context.Context, struct{}) (any, error) {
 	return map[string]any{
 		"status": status, "version": e.cfg.Version, "timestamp": time.Now().UnixMilli(),
 		"components": map[string]any{
-			"otel":    part(fmt.Sprintf("%d messages dropped, %d unreadable", e.inbox.dropped.Load(), e.inbox.bad.Load())),
+			"otel": part(fmt.Sprintf("%d messages dropped, %d unreadable", e.inbox.dropped.Load(),
+				e.inbox.bad.Load())),
 			"metrics": part("Prometheus text at /metrics"),
 			"logs":    part("kept in a ring"),
 			"spans":   part(fmt.Sprintf("%d recorded, %d overwritten", spans.Recorded, spans.Overwritten)),

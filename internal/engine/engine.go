@@ -104,7 +104,8 @@ func New(cfg Config) (*Engine, error) {
 		workers: map[uuid]*conn{}, names: map[workerName]*conn{}}
 	e.defaults()
 	e.room = e.fn.Room("engine", "engine::")
-	e.codec = ws.Config{Role: ws.Server, MaxMessage: e.bounds.MaxMessageBytes, HardMessage: e.bounds.HardMessageBytes}
+	e.codec = ws.Config{Role: ws.Server, MaxMessage: e.bounds.MaxMessageBytes,
+		HardMessage: e.bounds.HardMessageBytes}
 	lc := loop.Config{Loops: cfg.Loops, Portable: cfg.Portable, WriteQueue: e.bounds.WriteQueueBytes,
 		Now: telemetry.Now, Log: cfg.Log}
 	if cfg.Budget != nil {

@@ -23,7 +23,8 @@ func TestACallGoesToItsHostAndBack(t *testing.T) {
 		t.Errorf("trace context: %v %v", in["traceparent"], in["baggage"])
 	}
 	out := caller.result(id)
-	if out.str("function_id") != "math::add" || out["result"].(map[string]any)["c"] != 3.0 || out["error"] != nil {
+	if out.str("function_id") != "math::add" || out["result"].(map[string]any)["c"] != 3.0 ||
+		out["error"] != nil {
 		t.Errorf("caller got %v", out)
 	}
 }
@@ -119,12 +120,14 @@ func TestTheFirstOwnerKeepsAFunction(t *testing.T) {
 	// The refusals came before the answer of announce, which was read past; ask again to see them.
 	second.send(`{"type":"registerfunction","id":"x::y"}`)
 	f := second.want("registrationrejected")
-	if f.str("code") != wire.CodeFunctionConflict || f.str("function_id") != "x::y" || f.str("namespace") != "default" ||
+	if f.str("code") != wire.CodeFunctionConflict || f.str("function_id") != "x::y" ||
+		f.str("namespace") != "default" ||
 		f.str("owner_worker_id") != first.id {
 		t.Errorf("got %v", f)
 	}
 	second.send(`{"type":"registerfunction","id":"engine::mine"}`)
-	if f := second.want("registrationrejected"); f["owner_worker_id"] != "" || f.str("function_id") != "engine::mine" {
+	if f := second.want("registrationrejected"); f["owner_worker_id"] != "" ||
+		f.str("function_id") != "engine::mine" {
 		t.Errorf("got %v", f)
 	}
 	first.send(`{"type":"unregisterfunction","id":"x::y"}`)

@@ -3,8 +3,10 @@ package engine
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/plinth-run/plinth/internal/otlp"
+	"github.com/plinth-run/plinth/internal/telemetry"
 )
 
 // isTelemetry recognises the binary messages of protocol section 11.
@@ -22,6 +24,7 @@ func isTelemetry(b []byte) bool {
 const (
 	inboxMessages = 256
 	inboxBytes    = 16 << 20
+	keepValues    = time.Hour // a worker's metrics, after their last report
 )
 
 // inbox takes the telemetry that workers send off the event loops: it is decoded on one goroutine, and
@@ -56,8 +59,12 @@ func (i *inbox) put(b []byte) {
 }
 
 func (i *inbox) run(ctx context.Context) error {
+	clean := time.NewTicker(time.Minute)
+	defer clean.Stop()
 	for {
 		select {
+		case <-clean.C:
+			i.sink.Values().Expire(telemetry.Now() - int64(keepValues))
 		case b := <-i.queue:
 			if err := i.sink.Take(b); err != nil {
 				i.bad.Add(1)

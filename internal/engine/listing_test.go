@@ -58,7 +58,8 @@ func TestFunctionsAreListed(t *testing.T) {
 	if got := rows(many, "functions", "error"); !slices.Equal(got, []string{"", "not_found"}) {
 		t.Errorf("infos: %v", many)
 	}
-	for query, code := range map[string]string{`{}`: wire.CodeInvalidArguments, `{"function_id":"no::such"}`: wire.CodeNotFound,
+	for query, code := range map[string]string{`{}`: wire.CodeInvalidArguments,
+		`{"function_id":"no::such"}`:               wire.CodeNotFound,
 		`{"function_id":"a","function_ids":["b"]}`: wire.CodeInvalidArguments, `[]`: wire.CodeDeserialization} {
 		if got := b.call("engine::functions::info", query).code(); got != code {
 			t.Errorf("info %s: got %s, want %s", query, got, code)
@@ -75,7 +76,8 @@ func TestIntrospectionWithoutANamespaceLooksEverywhere(t *testing.T) {
 		w.announce("w-"+space, fmt.Sprintf(`,"namespace":%q`, space))
 	}
 	c := r.dial()
-	if out := c.call("engine::functions::info", `{"function_id":"x::one"}`); out["result"].(map[string]any)["namespace"] != "one" {
+	if out := c.call("engine::functions::info",
+		`{"function_id":"x::one"}`); out["result"].(map[string]any)["namespace"] != "one" {
 		t.Errorf("a unique match: %v", out)
 	}
 	if out := c.call("engine::functions::info", `{"function_id":"x::both"}`); out.code() != wire.CodeNotFound ||
@@ -114,7 +116,8 @@ func TestWorkersAreListed(t *testing.T) {
 	if got := c.call("engine::workers::info", `{"name":"nobody"}`).code(); got != wire.CodeNotFound {
 		t.Errorf("unknown worker: %s", got)
 	}
-	if got := rows(c.call("engine::workers::list", `{"runtime":"engine"}`), "workers", "name"); !slices.Equal(got, []string{"engine"}) {
+	if got := rows(c.call("engine::workers::list", `{"runtime":"engine"}`), "workers",
+		"name"); !slices.Equal(got, []string{"engine"}) {
 		t.Errorf("by runtime: %v", got)
 	}
 }
@@ -130,7 +133,8 @@ func TestASecondWorkerOfANameIsKeptOrRefused(t *testing.T) {
 	modern := r.dial()
 	modern.ask("engine::workers::register", `{"name":"twin","pid":3,"features":["caller"]}`)
 	f := modern.want("registrationrejected")
-	if f.str("code") != wire.CodeWorkerConflict || f.str("worker_name") != "twin" || f.str("owner_worker_id") != first.id {
+	if f.str("code") != wire.CodeWorkerConflict || f.str("worker_name") != "twin" ||
+		f.str("owner_worker_id") != first.id {
 		t.Errorf("got %v", f)
 	}
 	if _, err := modern.read(); err == nil || !strings.Contains(err.Error(), "closed") {
@@ -152,7 +156,8 @@ func TestTheNamespaceIsFixedByTheFirstIntroduction(t *testing.T) {
 	if got := out["result"].(map[string]any)["namespace"]; got != "one" {
 		t.Errorf("got %v", got)
 	}
-	if out := r.dial().call("engine::workers::register", `{"name":"w","namespace":7}`); out.code() != wire.CodeInvalidNamespace {
+	if out := r.dial().call("engine::workers::register",
+		`{"name":"w","namespace":7}`); out.code() != wire.CodeInvalidNamespace {
 		t.Errorf("a number as namespace: %v", out)
 	}
 }
@@ -181,7 +186,8 @@ func TestLogsGoToTheRing(t *testing.T) {
 		}
 	}
 	page, total := r.logs.List(telemetry.LogFilter{})
-	if total != 5 || page[0].Body != "said at error" || page[0].Severity != telemetry.SeverityError || page[0].Service != "chatty" ||
+	if total != 5 || page[0].Body != "said at error" || page[0].Severity != telemetry.SeverityError ||
+		page[0].Service != "chatty" ||
 		string(page[0].Attributes) != `{"k":1}` {
 		t.Errorf("%d records, first %+v", total, page[0])
 	}
@@ -204,7 +210,8 @@ func TestBaggage(t *testing.T) {
 	if all["tenant"] != "acme" || all["k"] != "a b" {
 		t.Errorf("get_all: %v", all)
 	}
-	if got := call("engine::baggage::set", `{"key":"k","value":"v"}`).(map[string]any); got["success"] != true || got["note"] == "" {
+	if got := call("engine::baggage::set",
+		`{"key":"k","value":"v"}`).(map[string]any); got["success"] != true || got["note"] == "" {
 		t.Errorf("set: %v", got)
 	}
 }
@@ -261,7 +268,8 @@ func TestTelemetryMakesNoWorker(t *testing.T) {
 	for r.logs.Stats().Recorded < 2 || r.metric("plinth_engine_telemetry_unreadable_total") == "0" {
 		c.call("no::such", "")
 	}
-	if got := rows(c.call("engine::workers::list", ""), "workers", "name"); !slices.Equal(got, []string{"engine", "w"}) {
+	if got := rows(c.call("engine::workers::list", ""), "workers", "name"); !slices.Equal(got,
+		[]string{"engine", "w"}) {
 		t.Errorf("workers: %v", got)
 	}
 	page, _ := r.logs.List(telemetry.LogFilter{})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/plinth-run/plinth/internal/fn"
 )
@@ -54,7 +55,13 @@ func (e *Engine) measure() {
 		} {
 			fmt.Fprintf(w, "%s %v\n", row.name, row.v)
 		}
+		e.inbox.sink.Values().WritePrometheus(w, ours)
 	})
+}
+
+// ours reports a family of metrics that the engine writes itself: a worker's gets another name.
+func ours(family string) bool {
+	return strings.HasPrefix(family, "iii_invocation") || strings.HasPrefix(family, "iii_workers")
 }
 
 // maxSeries bounds how many functions get figures of their own on a page.

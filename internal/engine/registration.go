@@ -73,7 +73,8 @@ func (k *conn) reject(id string, err error) {
 	case errors.As(err, &fe):
 		out.Code = []byte(fe.Code)
 	}
-	k.complain("function not registered", "function", clipText([]byte(id)), "namespace", k.space, "code", string(out.Code), "error", err.Error())
+	k.complain("function not registered", "function", clipText([]byte(id)), "namespace", k.space, "code",
+		string(out.Code), "error", err.Error())
 	k.send(&out)
 }
 

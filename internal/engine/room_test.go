@@ -69,7 +69,8 @@ func TestARoomCallsAWorkerAndIsCalledByOne(t *testing.T) {
 		}
 	}
 	till, customer := connect("till"), connect("customer")
-	if err := till.Register("till::count", func(context.Context, []byte) ([]byte, error) { return []byte("40"), nil }); err != nil {
+	count := func(context.Context, []byte) ([]byte, error) { return []byte("40"), nil }
+	if err := till.Register("till::count", count); err != nil {
 		t.Fatal(err)
 	}
 	defer run(till)()

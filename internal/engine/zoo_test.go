@@ -247,7 +247,8 @@ func TestABadWorkerHarmsOnlyItself(t *testing.T) {
 }
 
 func TestAnOversizedMessageCostsOneCall(t *testing.T) {
-	r := start(t, func(c *engine.Config) { c.Bounds.MaxMessageBytes = 64 << 10; c.Bounds.HardMessageBytes = 256 << 10 })
+	r := start(t,
+		func(c *engine.Config) { c.Bounds.MaxMessageBytes = 64 << 10; c.Bounds.HardMessageBytes = 256 << 10 })
 	host, caller := r.worker("host", "x::y"), r.dial()
 	big := strings.Repeat("z", 100<<10)
 	id := caller.ask("x::y", `"`+big+`"`)

@@ -58,7 +58,10 @@ func BenchmarkCoreRuntime(b *testing.B) {
 }
 
 func handler(b *testing.B, r *fn.Registry) {
-	if err := r.Register("bench::echo", func(_ context.Context, p []byte) ([]byte, error) { return p, nil }); err != nil {
+	if err := r.Register("bench::echo", func(_ context.Context, p []byte) ([]byte, error) {
+		return p,
+			nil
+	}); err != nil {
 		b.Fatal(err)
 	}
 }

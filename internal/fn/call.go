@@ -18,7 +18,8 @@ const TagBytes = 40
 
 // Call is the record of one run of a function. It is made by Registry.Acquire, filled in by the caller,
 // given away with Invoke, and from then on belongs to the target until the target finishes or parks it,
-// then to the registry. Records are reused: nobody keeps a *Call past Park or Finish; what parks keeps the id.
+// then to the registry. Records are reused: nobody keeps a *Call past Park or Finish; what parks keeps the
+// id.
 type Call struct {
 	Function *Function
 	Payload  []byte            // JSON; nil = absent. Borrowed until Invoke returns

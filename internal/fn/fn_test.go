@@ -116,8 +116,15 @@ func TestAbsentAndNullStayApart(t *testing.T) {
 	r := fn.New(fn.Config{})
 	p := r.Room("room")
 	var saw []byte
-	add(t, r, p, "a::absent", fn.Func(func(_ context.Context, b []byte) ([]byte, error) { saw = b; return nil, nil }))
-	add(t, r, p, "a::null", fn.Func(func(context.Context, []byte) ([]byte, error) { return []byte("null"), nil }))
+	add(t, r, p, "a::absent", fn.Func(func(_ context.Context, b []byte) ([]byte, error) {
+		saw = b
+		return nil,
+			nil
+	}))
+	add(t, r, p, "a::null", fn.Func(func(context.Context, []byte) ([]byte, error) {
+		return []byte("null"),
+			nil
+	}))
 	if got, err := r.Call(t.Context(), "a::absent", nil); got != nil || saw != nil || err != nil {
 		t.Errorf("absent: got %q, handler saw %q, %v", got, saw, err)
 	}
@@ -137,7 +144,8 @@ func TestNotFoundNamesTheNamespacesThatHaveTheName(t *testing.T) {
 	_, err := r.Call(t.Context(), "x::y", nil)
 	want := "Function x::y not found in namespace default. It exists in: billing, orders."
 	var f *fault.Error
-	if !errors.As(err, &f) || f.Kind != fault.NotFound || f.Code != wire.CodeFunctionNotFound || f.Message != want {
+	if !errors.As(err, &f) || f.Kind != fault.NotFound || f.Code != wire.CodeFunctionNotFound ||
+		f.Message != want {
 		t.Errorf("got %+v", err)
 	}
 	r.RemoveAll(p)
@@ -172,7 +180,8 @@ func TestReservedPrefixes(t *testing.T) {
 	r := fn.New(fn.Config{})
 	worker, engine := r.Room("worker"), r.Room("engine", "engine::")
 	for _, name := range append(fn.Reserved(), "stream::set") {
-		if _, err := r.Add(worker, fn.Spec{Name: name + "x", Target: echo}); codeOf(err) != wire.CodeReservedPrefix {
+		if _, err := r.Add(worker, fn.Spec{Name: name + "x",
+			Target: echo}); codeOf(err) != wire.CodeReservedPrefix {
 			t.Errorf("%sx: got %v", name, err)
 		}
 	}
@@ -270,7 +279,8 @@ func TestAHostsErrorKeepsItsCodeAndStack(t *testing.T) {
 	var o outcomes
 	invoke(r, f, r.Room("caller"), "1", &o)
 	r.Complete(nil, p.last(), host, fn.Outcome{Fail: []byte(`{"code":"TIMEOUT","message":"m","stacktrace":"s"}`)})
-	if e := o.errs[0]; e == nil || e.Code != "TIMEOUT" || e.Kind != fault.Timeout || e.Message != "m" || e.Stack != "s" {
+	if e := o.errs[0]; e == nil || e.Code != "TIMEOUT" || e.Kind != fault.Timeout || e.Message != "m" ||
+		e.Stack != "s" {
 		t.Errorf("got %+v", o.errs[0])
 	}
 }
@@ -325,7 +335,8 @@ func TestPeersAreBounded(t *testing.T) {
 	}
 	invoke(r, fb, caller, "", &o)
 	invoke(r, fb, caller, "", &o) // over the caller's
-	if len(o.errs) != 2 || o.errs[0].Code != wire.CodeHostOverloaded || o.errs[1].Code != wire.CodeCallerOverloaded {
+	if len(o.errs) != 2 || o.errs[0].Code != wire.CodeHostOverloaded ||
+		o.errs[1].Code != wire.CodeCallerOverloaded {
 		t.Errorf("got %v", o.errs)
 	}
 	if s := r.Stats(); s.Refused != 2 || s.InFlight != 3 {

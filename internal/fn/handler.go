@@ -167,7 +167,8 @@ func asFault(err error) *fault.Error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return &fault.Error{Kind: fault.Timeout, Code: wire.CodeTimeout, Message: err.Error(), Err: err}
 	case errors.Is(err, context.Canceled):
-		return &fault.Error{Kind: fault.Unavailable, Code: wire.CodeInvocationStopped, Message: err.Error(), Err: err}
+		return &fault.Error{Kind: fault.Unavailable, Code: wire.CodeInvocationStopped, Message: err.Error(),
+			Err: err}
 	}
 	return &fault.Error{Kind: fault.Internal, Code: wire.CodeInvocationFailed, Message: err.Error(), Err: err}
 }

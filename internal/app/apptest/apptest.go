@@ -42,7 +42,8 @@ func Start(t testing.TB, set map[string]string) *House {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := app.Open(context.Background(), cfg, app.Options{Version: "test", Log: io.Discard, LogName: "nowhere"})
+	a, err := app.Open(context.Background(), cfg, app.Options{Version: "test", Log: io.Discard,
+		LogName: "nowhere"})
 	if err != nil {
 		t.Fatal(err)
 	}

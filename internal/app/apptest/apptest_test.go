@@ -44,7 +44,8 @@ func TestAGoWorkerIsCalledFromAnotherOne(t *testing.T) {
 
 func TestTheAdminDoorTellsHowItIs(t *testing.T) {
 	h := apptest.Start(t, nil)
-	for path, want := range map[string]string{"/livez": "ok", "/healthz": "ok", "/readyz": "ok", "/metrics": "plinth_memory_limit_bytes"} {
+	for path, want := range map[string]string{"/livez": "ok", "/healthz": "ok", "/readyz": "ok",
+		"/metrics": "plinth_memory_limit_bytes"} {
 		resp, err := http.Get(h.Admin + path)
 		if err != nil {
 			t.Fatal(err)
@@ -158,11 +159,14 @@ func TestAGoWorkerLosesNothingWhenPlinthRestarts(t *testing.T) {
 	h := apptest.Start(t, nil)
 	address := strings.TrimPrefix(h.URL, "ws://")
 	opts := func(name string) worker.Options {
-		return worker.Options{Name: name, Reconnect: worker.Reconnect{First: time.Millisecond, Max: 5 * time.Millisecond}}
+		return worker.Options{Name: name, Reconnect: worker.Reconnect{First: time.Millisecond,
+			Max: 5 * time.Millisecond}}
 	}
 	h.Worker(opts("host"), func(w *worker.Worker) {
 		for i := range 20 {
-			w.Register(fmt.Sprint("keep::f", i), func(context.Context, []byte) ([]byte, error) { return []byte("1"), nil })
+			w.Register(fmt.Sprint("keep::f", i), func(context.Context, []byte) ([]byte, error) {
+				return []byte("1"), nil
+			})
 		}
 	})
 	caller, _ := h.Worker(opts("caller"), nil)
