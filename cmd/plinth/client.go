@@ -32,7 +32,7 @@ type client struct {
 func (p *program) connect(ctx context.Context, timeout time.Duration) (*client, error) {
 	greeted := make(chan struct{}, 1)
 	w, err := worker.New(p.url, worker.Options{
-		// Anonymous: true,
+		Anonymous: true,
 		Reconnect: worker.Reconnect{MaxAttempts: 1},
 		Timeout:   -1, // every call has a deadline of its own
 		Grace:     -1,
@@ -101,8 +101,9 @@ type request struct {
 // call runs a function. A nil result is an absent one. The error is a *house.Problem with the code of the
 // call and its trace id.
 func (c *client) call(ctx context.Context, r request) (json.RawMessage, error) {
-	trace, _ := newTrace()
-	options := []worker.CallOption{}
+	trace, parent := newTrace()
+	ctx = worker.WithTrace(ctx, parent, "")
+	var options []worker.CallOption
 	if r.namespace != "" {
 		options = append(options, worker.CallNamespace(r.namespace))
 	}

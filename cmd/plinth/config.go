@@ -24,7 +24,10 @@ func newConfig(p *program) *cobra.Command {
 			"and where that came from. The sources are, weakest first: the defaults, plinth.toml, PLINTH_... variables, flags.",
 		Example: "  plinth config\n  plinth config log\n  plinth config --memory 256MiB --json",
 		Args:    cobra.ArbitraryArgs,
-	}, func(_ *cobra.Command, args []string, s *settings) error {
+	}, func(cmd *cobra.Command, args []string, s *settings) error {
+		if len(args) > 0 && len(house.Nearest(args[0], verbsOf(cmd))) > 0 {
+			return group(cmd, args)
+		}
 		c, err := s.load(p)
 		if err != nil {
 			return err

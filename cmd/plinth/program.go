@@ -71,8 +71,8 @@ func (p *program) run(ctx context.Context, args []string) int {
 	if err == nil {
 		return exitDone
 	}
-	if cause := (house.Interrupted{}); errors.As(context.Cause(ctx), &cause) && errors.Is(err,
-		context.Canceled) {
+	cause := house.Interrupted{}
+	if errors.As(context.Cause(ctx), &cause) && (errors.Is(err, context.Canceled) || errors.As(err, &cause)) {
 		err = &house.Problem{Kind: fault.Unavailable, Code: codeInterrupted, What: "stopped", Why: cause.Error(),
 			Err: cause}
 	}

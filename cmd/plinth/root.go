@@ -44,6 +44,10 @@ func newRoot(p *program) *cobra.Command {
 	flags.Var(&choice{&p.progress, screen.ProgressWords()}, "progress",
 		"progress on stderr: auto, plain, quiet or json (PLINTH_PROGRESS)")
 	root.SetFlagErrorFunc(flagProblem)
+	// --engine.listen is --engine-listen: the spelling of the file works as well.
+	root.SetGlobalNormalizationFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		return pflag.NormalizedName(strings.NewReplacer(".", "-", "_", "-").Replace(name))
+	})
 	root.SetHelpCommand(newHelp(p))
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(newServe(p), newCall(p), newFunctions(p), newWorkers(p), newConfig(p), newDoctor(p),
@@ -70,17 +74,20 @@ func group(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
 	}
-	var names []string
-	for _, c := range cmd.Commands() {
-		names = append(names, c.Name())
-		names = append(names, c.Aliases...)
-	}
-	near := house.Nearest(args[0], names)
+	near := house.Nearest(args[0], verbsOf(cmd))
 	for i := range near {
 		near[i] = cmd.CommandPath() + " " + near[i]
 	}
 	return usage(fmt.Sprintf("%s has no verb %q", cmd.CommandPath(), args[0]),
 		"see "+cmd.CommandPath()+" --help", near...)
+}
+
+func verbsOf(cmd *cobra.Command) (names []string) {
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
+		names = append(names, c.Aliases...)
+	}
+	return names
 }
 
 // flagProblem puts a fault of pflag into our words, with the nearest flags.

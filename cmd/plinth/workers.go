@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -206,5 +208,6 @@ func joinNames(list []json.RawMessage) string {
 			names[i] = raw
 		}
 	}
+	slices.SortFunc(names, func(a, b json.RawMessage) int { return strings.Compare(string(a), string(b)) })
 	return joinRaw(names)
 }
