@@ -32,6 +32,13 @@ func TestMain(m *testing.M) {
 		signal.Ignore(os.Interrupt, syscall.SIGTERM)
 		fmt.Println("ready")
 		_, _ = io.Copy(io.Discard, os.Stdin)
+	case "parent": // of another one, which it leaves behind
+		k, err := Start(Command{Path: os.Args[0], Env: []string{role + "=wait"}})
+		if err != nil {
+			os.Exit(1)
+		}
+		fmt.Println(k.PID())
+		<-k.Done()
 	case "fail":
 		fmt.Fprintln(os.Stderr, "no luck")
 		os.Exit(3)

@@ -1,7 +1,11 @@
 package proc
 
 import (
+	"fmt"
 	"os"
+	"runtime"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -142,4 +146,21 @@ func FuzzParseStat(f *testing.F) {
 		_, _ = parseMembership(b)
 		_ = countKills(b)
 	})
+}
+
+func TestAProgramEndsWithTheProcessThatStartedIt(t *testing.T) {
+	k, out := start(t, "parent", Command{})
+	orphan, err := strconv.Atoi(line(t, out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Stop(0) // a kill: it cannot clean up
+	for {
+		// Where nobody waits for orphans a dead one stays as a zombie.
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", orphan))
+		if err != nil || strings.Contains(string(stat), ") Z ") {
+			return
+		}
+		runtime.Gosched()
+	}
 }
