@@ -67,14 +67,15 @@ func cases(s servers, quick bool, only string) ([]bench.Case, error) {
 	p.calls(sixty, natsRaw, s.nats, dialectRaw, 32, 64)
 	p.calls(sixty, natsGo, s.nats, dialectClient, 32, 64)
 	p.cores(s.plinth)
+	rounds := fewer
+	if quick {
+		rounds = 1
+	}
 	p.add(bench.Case{
-		Scenario: memory, Name: engine, Program: s.plinth, Rounds: fewer,
+		Scenario: memory, Name: engine, Program: s.plinth, Rounds: rounds,
 		Job: load.Job{Dialect: bench.DialectFrames, Steps: bench.MemorySteps([]int{0, 10_000}, quick)},
 	}, 1)
-	over := bench.Case{Scenario: overload, Name: engine, Program: s.plinth, Rounds: fewer}
-	if quick {
-		over.Rounds = 1
-	}
+	over := bench.Case{Scenario: overload, Name: engine, Program: s.plinth, Rounds: rounds}
 	over.Profile = bench.Profile{CPUs: 1, Memory: overloadCap}
 	over.Job = load.Job{Dialect: bench.DialectFrames, Callers: 2, Hosts: 2, Payload: payload}
 	bench.Overload(&over.Job, quick)

@@ -126,7 +126,7 @@ func build(ctx context.Context, folder, engine string) (s servers, err error) {
 	s.plinth = bench.Engine(engine)
 	s.relay = bench.Program{Name: "relay", Path: filepath.Join(folder, "relay")}
 	s.nats = bench.Program{Name: "nats", Path: filepath.Join(folder, "natsd")}
-	s.commit, _ = output(ctx, house, "git", "rev-parse", "--short", "HEAD") // "" outside of a repository
+	s.commit, _ = output(ctx, house, "git", "describe", "--always", "--dirty", "--exclude=*") // "" outside of a repository
 	return s, nil
 }
 
