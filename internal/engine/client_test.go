@@ -271,7 +271,8 @@ func (c *client) answer(result string) frame {
 	if result != "" {
 		result = `,"result":` + result
 	}
-	c.send(`{"type":"invocationresult","invocation_id":%q,"function_id":%q%s}`, f.str("invocation_id"), f.str("function_id"), result)
+	c.send(`{"type":"invocationresult","invocation_id":%q,"function_id":%s%s}`, f.str("invocation_id"),
+		wire.AppendString(nil, f.str("function_id")), result)
 	return f
 }
 

@@ -80,10 +80,10 @@ type lane struct {
 
 // counters are what the engine counts besides the calls.
 type counters struct {
-	spawned, died                            atomic.Uint64
-	malformed, oversized, ignored, rejected  atomic.Uint64
-	refused                                  atomic.Uint64 // handshakes
-	overloaded, answersLost, heldFull, leaks atomic.Uint64
+	spawned, died                           atomic.Uint64
+	malformed, oversized, ignored, rejected atomic.Uint64
+	refused                                 atomic.Uint64 // handshakes
+	overloaded, answersLost, heldFull       atomic.Uint64
 }
 
 // New makes an engine and registers its functions (engine::*). It opens nothing: Listen does.

@@ -354,3 +354,28 @@ func TestThePortableEngineServesToo(t *testing.T) {
 		t.Errorf("got %v", out)
 	}
 }
+
+func TestTheMetricsPageHoldsOddNamesAndCountsWorkersOnly(t *testing.T) {
+	r := start(t)
+	r.open("/otel")
+	odd := "odd::\u0001\"\\"
+	w := r.dial()
+	encoded, err := json.Marshal(odd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.send(`{"type":"registerfunction","id":%s}`, encoded)
+	w.announce("w", "")
+	caller := r.dial()
+	caller.send(`{"type":"invokefunction","invocation_id":"o","function_id":%s}`, encoded)
+	w.answer("1")
+	caller.result("o")
+	if got := r.metric(`iii_invocations_total{function_id="odd::` + "\u0001" + `\"\\",status="ok"}`); got != "1" {
+		var page strings.Builder
+		r.metrics.WriteOwn(&page)
+		t.Errorf("the odd name counts %q in:\n%s", got, page.String())
+	}
+	if got := r.metric("iii_workers_active"); got != "2" {
+		t.Errorf("%s workers are connected, want 2", got)
+	}
+}

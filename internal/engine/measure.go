@@ -3,10 +3,10 @@ package engine
 import (
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/plinth-run/plinth/internal/fn"
+	"github.com/plinth-run/plinth/internal/telemetry"
 )
 
 // measure registers the engine's figures. They are read when they are asked for, so a call pays nothing
@@ -30,7 +30,8 @@ func (e *Engine) measure() {
 			name string
 			v    any
 		}{
-			{"iii_workers_active", e.open.Load()},
+			{"iii_workers_active", c.spawned.Load() - c.died.Load()},
+			{"plinth_engine_connections", e.open.Load()},
 			{"iii_workers_spawns_total", c.spawned.Load()},
 			{"iii_workers_deaths_total", c.died.Load()},
 			{"plinth_functions", s.Functions},
@@ -75,9 +76,10 @@ func (e *Engine) measureFunctions(w io.Writer) {
 		if calls == 0 {
 			return true
 		}
-		name := strconv.Quote(f.Name)
-		fmt.Fprintf(w, "iii_invocations_total{function_id=%s,status=\"ok\"} %d\n", name, calls-failed)
-		fmt.Fprintf(w, "iii_invocations_total{function_id=%s,status=\"error\"} %d\n", name, failed)
+		for status, n := range map[string]uint64{"ok": calls - failed, "error": failed} {
+			series := telemetry.Series("iii_invocations_total", "function_id", f.Name, "status", status)
+			fmt.Fprintf(w, "%s %d\n", series, n)
+		}
 		left--
 		return left > 0
 	})
