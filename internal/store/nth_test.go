@@ -142,7 +142,8 @@ func TestNthOperationFailsInAGroup(t *testing.T) {
 			p.sent = p.acked + size
 			var errs []error
 			for i := range uint64(size) {
-				err := l.AppendAsync(record(first+i, 100), func(position uint64, err error) {
+				// Of different sizes, so that half of the write ends inside of a record.
+				err := l.AppendAsync(record(first+i, 100+int(i)*20), func(position uint64, err error) {
 					errs = append(errs, err)
 					if err == nil {
 						p.acked = position
