@@ -162,7 +162,8 @@ func TestEveryGhostIsRetiredWhenConnectionsBreakQuickly(t *testing.T) {
 		// The engine hears nothing on the second connection, so that the first is not retired by it.
 		h := &halves{engine: e, mute: func(n int) (in, out bool) { return false, n == 1 }}
 		rejected := make(chan worker.Rejection, 4)
-		w := fresh(t, worker.Options{Name: "w", Dial: h.dial, OnRejected: func(r worker.Rejection) { rejected <- r }})
+		w := fresh(t, worker.Options{Name: "w", Dial: h.dial,
+			OnRejected: func(r worker.Rejection) { rejected <- r }})
 		if err := w.Register("echo", echo); err != nil {
 			t.Fatal(err)
 		}

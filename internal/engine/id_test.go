@@ -8,7 +8,8 @@ import (
 
 // FuzzParseID: a text is taken only when it is how the engine itself writes that number.
 func FuzzParseID(f *testing.F) {
-	for _, s := range []string{"0", "1", "ffffffffffffffff", "00", "01", "F", "10000000000000000", "", "x", "1 "} {
+	for _, s := range []string{"0", "1", "ffffffffffffffff", "00", "01", "F", "10000000000000000", "", "x",
+		"1 "} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -18,7 +18,11 @@ const Native = havePoller
 func (g *Group) SetSpans(finish, linger time.Duration) { g.span.finish, g.span.linger = finish, linger }
 
 // FD returns the descriptor of c; -1 on portable groups.
-func (c *Conn) FD() int { return int(c.fd) }
+func (c *Conn) FD() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return int(c.fd)
+}
 
 // Holds reports whether c holds any buffer.
 func (c *Conn) Holds() bool {

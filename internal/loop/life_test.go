@@ -248,8 +248,8 @@ func TestCloseWhileOthersWrite(t *testing.T) {
 	})
 }
 
-// TestBytesNeverReachTheNextOwnerOfADescriptor has goroutines write to connections long after these are closed,
-// while new ones get the same descriptors. Each frame names its connection.
+// TestBytesNeverReachTheNextOwnerOfADescriptor has goroutines write to connections long after these are
+// closed, while new ones get the same descriptors. Each frame names its connection.
 func TestBytesNeverReachTheNextOwnerOfADescriptor(t *testing.T) {
 	both(t, func(t *testing.T, cfg loop.Config) {
 		g := loop.New(cfg)

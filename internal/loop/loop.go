@@ -86,7 +86,7 @@ type Config struct {
 	WriteQueue int              // bytes a connection may queue; 0: 8 MiB
 	Log        *slog.Logger     // nil: silent
 	Now        func() int64     // ns since the Unix epoch, never backwards; nil: the system's clock
-	Take       func(int64) bool // asks for memory for write queues, in bytes; nil: always granted; under a lock of the connection
+	Take       func(int64) bool // asks for memory for write queues, in bytes; nil: granted; must not block
 	Give       func(int64)      // gives n bytes back
 }
 

@@ -145,7 +145,8 @@ func TestEchoComesBackAndTheEndIsTold(t *testing.T) {
 	both(t, func(t *testing.T, cfg loop.Config) {
 		closed := make(chan error, 1)
 		g := loop.New(cfg)
-		nc := dial(t, serve(t, g, always(&hooks{data: echo, closed: func(_ *loop.Conn, err error) { closed <- err }})))
+		h := &hooks{data: echo, closed: func(_ *loop.Conn, err error) { closed <- err }}
+		nc := dial(t, serve(t, g, always(h)))
 		for range 100 {
 			write(t, nc, "hello")
 			expect(t, nc, "hello")

@@ -44,8 +44,8 @@ func readFrame(r *bufio.Reader) (writer, seq uint32, err error) {
 	return binary.BigEndian.Uint32(head[4:]), binary.BigEndian.Uint32(head[8:]), nil
 }
 
-// tight makes the kernel take little for a peer that does not read. Much less stalls TCP on loopback, where one
-// segment is 64 KiB.
+// tight makes the kernel take little for a peer that does not read. Much less stalls TCP on loopback, where
+// one segment is 64 KiB.
 func tight(t testing.TB, nc *net.TCPConn) {
 	t.Helper()
 	if err := nc.SetReadBuffer(96 << 10); err != nil {
@@ -221,7 +221,7 @@ func TestAnAbandonedFrameLeavesNothing(t *testing.T) {
 }
 
 // purse is a budget that can be watched.
-type purse struct{ left, low, asked atomic.Int64 }
+type purse struct{ left, asked atomic.Int64 }
 
 func (p *purse) take(n int64) bool {
 	p.asked.Add(1)
