@@ -13,6 +13,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime/debug"
 
 	"github.com/plinth-run/plinth/internal/budget"
 	"github.com/plinth-run/plinth/internal/engine"
@@ -21,6 +22,10 @@ import (
 	"github.com/plinth-run/plinth/internal/store"
 	"github.com/plinth-run/plinth/internal/telemetry"
 )
+
+// gcPercent is how much garbage the Go heap may hold, in percent of what lives. The hot paths make none, so
+// collecting sooner costs little, and ten thousand idle workers take a quarter less memory.
+const gcPercent = 50
 
 // Options are what the program knows and the configuration does not.
 type Options struct {
@@ -63,6 +68,9 @@ func Open(ctx context.Context, cfg *house.Config, o Options) (a *App, err error)
 		a.limit, a.from = budget.Detect()
 	}
 	a.budget = budget.Apply(a.limit)
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 
 	spans, logs := telemetry.NewSpans(cfg.Int(KeySpans)), telemetry.NewLogs(cfg.Int(KeyLogs))
 	spanAccount := a.budget.Account("telemetry.spans", 10, spans.Shed)
