@@ -556,6 +556,32 @@ func TestAnsweredPingsKeepAnIdleConnection(t *testing.T) {
 	})
 }
 
+func TestRefusedHandshakeTellsWhyAndIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := fresh(t, worker.Options{Token: "old", Dial: func(context.Context) (net.Conn, error) {
+			client, server := net.Pipe()
+			go func() {
+				defer server.Close()
+				b := make([]byte, 4096)
+				n, _ := server.Read(b)
+				if r, _, err := ws.ParseRequest(b[:n]); err != nil || r.Header("Authorization") != "Bearer old" {
+					t.Errorf("request %q: %v", b[:n], err)
+				}
+				_, _ = server.Write(ws.AppendRefusal(nil, 401, "this token is not known"))
+			}()
+			return client, nil
+		}})
+		run(t, w)
+		<-time.After(5 * time.Second)
+		s := w.State()
+		var refused *ws.HandshakeError
+		if s.Attempt < 2 || !errors.As(s.Err, &refused) || refused.Status != 401 ||
+			!strings.Contains(refused.Reason, "token is not known") || strings.Contains(s.Err.Error(), "old") {
+			t.Errorf("state %+v", s)
+		}
+	})
+}
+
 // textFrame is what an engine sends.
 func textFrame(text string) []byte { return ws.AppendFrame(nil, ws.Text, []byte(text)) }
 

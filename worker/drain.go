@@ -12,7 +12,7 @@ import (
 func (w *Worker) drain(hard context.Context, giveUp func(), c *conn) {
 	w.leave(c)
 	w.finishHandlers(hard, giveUp)
-	if !w.flush(c) {
+	if !w.flush(hard, c) {
 		return
 	}
 	c.control(ws.Close, closeNormal)
@@ -75,9 +75,14 @@ func (w *Worker) calm(d time.Duration) bool {
 	return true
 }
 
-// flush waits until all is sent; false means that the connection is over or does not move.
-func (w *Worker) flush(c *conn) bool {
-	t := time.NewTimer(leaveTimeout)
+// flush waits until all is sent, for the grace time again if the handlers left some; false means that the
+// connection is over or too slow.
+func (w *Worker) flush(hard context.Context, c *conn) bool {
+	patience := leaveTimeout
+	if hard.Err() == nil {
+		patience = max(patience, w.opts.Grace)
+	}
+	t := time.NewTimer(patience)
 	defer t.Stop()
 	for {
 		w.mu.Lock()

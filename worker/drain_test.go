@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -247,6 +248,46 @@ func TestVoidCallsLeaveBeforeTheWorkerDoes(t *testing.T) {
 		synctest.Wait()
 		if n := len(ran); n != 1000 {
 			t.Errorf("%d of 1000 void calls arrived", n)
+		}
+	})
+}
+
+// slowConn takes its time for each write.
+type slowConn struct{ net.Conn }
+
+func (s slowConn) Write(b []byte) (int, error) {
+	if len(b) > 10_000 {
+		<-time.After(5 * time.Second)
+	}
+	return s.Conn.Write(b)
+}
+
+func TestSlowConnectionHasTheGraceTimeToTakeTheLastResults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := workertest.New(t)
+		caller := e.Worker(t, worker.Options{Name: "caller", Logger: silent()}, nil)
+		host := fresh(t, worker.Options{Name: "host", Dial: func(ctx context.Context) (net.Conn, error) {
+			c, err := e.Dial(ctx)
+			return slowConn{c}, err
+		}})
+		if err := host.Register("large", always(`"`+strings.Repeat("x", 20_000)+`"`)); err != nil {
+			t.Fatal(err)
+		}
+		stop := run(t, host)
+		if err := host.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		result := make(chan error, 1)
+		go func() {
+			_, err := caller.Call(t.Context(), "large", nil)
+			result <- err
+		}()
+		synctest.Wait()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if err := <-result; err != nil {
+			t.Errorf("the last result: %v", err)
 		}
 	})
 }

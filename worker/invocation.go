@@ -76,7 +76,7 @@ func WithTrace(ctx context.Context, traceparent, baggage string) context.Context
 type scope struct {
 	context.Context
 	Invocation
-	inline [168]byte // most calls need no more room for their texts
+	inline [232]byte // most calls need no more room for their texts
 }
 
 type scopeKey struct{}

@@ -38,7 +38,8 @@ type Options struct {
 
 	// Timeout ends a call whose context has no deadline. Default 30 s; negative: never.
 	Timeout time.Duration
-	// Grace is how long Run waits for running handlers when its context ends. Default 10 s; negative: not.
+	// Grace is how long Run waits for running handlers when its context ends, and then for what they left to be
+	// sent. Default 10 s; negative: not.
 	Grace time.Duration
 	// Concurrency bounds the handlers that run at a time. Default 1024.
 	Concurrency int
