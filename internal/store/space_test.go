@@ -103,8 +103,7 @@ func TestFullDiskWhileOthersWaitAnswersEach(t *testing.T) {
 func TestFailedSyncIsTheEndOfTheLog(t *testing.T) {
 	mem := storetest.NewMem()
 	base(t, mem)
-	f := storetest.NewFault(mem, storetest.Variant{Err: syscall.EIO,
-		Only: func(k storetest.Kind) bool { return k == storetest.Sync }}, 0)
+	f := storetest.NewFault(mem, storetest.Variant{Err: syscall.EIO, Only: syncs}, 0)
 	l := must(store.OpenLog(f, "/data/log", store.LogOptions{}))(t)
 	r := start(l)
 	each(t, l, 1, 3, 100)
@@ -133,8 +132,7 @@ func TestFailedSyncIsTheEndOfTheLog(t *testing.T) {
 func TestFailedSyncOfASnapshotIsTheEndOfTheLog(t *testing.T) {
 	mem := storetest.NewMem()
 	base(t, mem)
-	f := storetest.NewFault(mem, storetest.Variant{Err: syscall.EIO,
-		Only: func(k storetest.Kind) bool { return k == storetest.Sync }}, 0)
+	f := storetest.NewFault(mem, storetest.Variant{Err: syscall.EIO, Only: syncs}, 0)
 	l := must(store.OpenLog(f, "/data/log", store.LogOptions{}))(t)
 	r := start(l)
 	each(t, l, 1, 3, 100)
@@ -165,4 +163,63 @@ func TestFolderWithAWritableLockAloneIsRefused(t *testing.T) {
 	f := storetest.NewFault(mem, storetest.Variant{Err: syscall.EACCES, Sticky: true, Only: create}, 1)
 	_, err := store.Open("/data", store.Options{FS: f})
 	as[*store.UnwritableError](t, err)
+}
+
+// TestNothingIsWrittenAfterAFailure lets a record wait while the sync of a snapshot fails: the log is dead,
+// so the record is answered with that and stays away from the disk.
+func TestNothingIsWrittenAfterAFailure(t *testing.T) {
+	mem := storetest.NewMem()
+	base(t, mem)
+	r := start(must(store.OpenLog(mem, "/data/log", store.LogOptions{}))(t))
+	each(t, r.Log, 1, 3, 100)
+	ok(t, r.stop())
+	f := storetest.NewFault(mem, storetest.Variant{Err: syscall.EIO, Only: syncs}, 0)
+	l := must(store.OpenLog(f, "/data/log", store.LogOptions{}))(t)
+	var answer error
+	ok(t, l.AppendAsync(record(4, 100), func(_ uint64, err error) { answer = err }))
+	f.Arm(1)
+	as[*store.FailedError](t, l.Snapshot(3, snapshotOf(3)))
+	as[*store.FailedError](t, l.Run(t.Context()))
+	if as[*store.FailedError](t, answer); f.Count() != 1 {
+		t.Fatalf("%d syncs after the failed one", f.Count()-1)
+	}
+	if last, err := keeps(mem, promise{acked: 3, sent: 3, floor: 1}); err != nil || last != 3 {
+		t.Fatal(last, err)
+	}
+}
+
+func syncs(k storetest.Kind) bool { return k == storetest.Sync }
+
+// TestNewSegmentThatCannotBeMade lets the making of the second segment fail: for want of space or descriptors
+// the first one goes on; any other failure is the end.
+func TestNewSegmentThatCannotBeMade(t *testing.T) {
+	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EMFILE, syscall.EIO} {
+		mem := storetest.NewMem()
+		base(t, mem)
+		create := func(k storetest.Kind) bool { return k == storetest.Create }
+		f := storetest.NewFault(mem, storetest.Variant{Err: errno, Sticky: true, Only: create}, 0)
+		l := must(store.OpenLog(f, "/data/log", store.LogOptions{SegmentBytes: 4 << 10}))(t)
+		r := start(l)
+		each(t, l, 1, 5, 700)
+		f.Arm(1)
+		if errno == syscall.EIO {
+			_, err := l.Append(t.Context(), record(6, 700))
+			as[*store.FailedError](t, err)
+			as[*store.FailedError](t, r.stop())
+			continue
+		}
+		each(t, l, 6, 9, 700)
+		if n := len(segments(t, mem, "/data/log")); n != 1 {
+			t.Fatalf("%d segments", n)
+		}
+		f.Heal()
+		each(t, l, 10, 12, 700)
+		if n := len(segments(t, mem, "/data/log")); n != 2 {
+			t.Fatalf("%d segments with space again", n)
+		}
+		ok(t, r.stop())
+		if last, err := keeps(mem, promise{acked: 12, sent: 12, floor: 1}); err != nil || last != 12 {
+			t.Fatal(last, err)
+		}
+	}
 }
