@@ -56,13 +56,17 @@ type App struct {
 
 // Open makes the rooms, takes the data folder and binds the ports. When it fails, everything it took is
 // free again; the error is, where a person can put it right, a *house.Problem.
-func Open(ctx context.Context, cfg *house.Config, o Options) (a *App, err error) {
-	a = &App{cfg: cfg, opts: o}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, a.Close())
-		}
-	}()
+func Open(ctx context.Context, cfg *house.Config, o Options) (*App, error) {
+	a := &App{cfg: cfg, opts: o}
+	if err := a.open(ctx); err != nil {
+		return nil, errors.Join(err, a.Close())
+	}
+	return a, nil
+}
+
+// open makes the rooms in start order.
+func (a *App) open(ctx context.Context) error {
+	cfg := a.cfg
 	a.limit, a.from = cfg.Int(house.KeyMemory), "--memory"
 	if a.limit == 0 {
 		a.limit, a.from = budget.Detect()
@@ -78,15 +82,15 @@ func Open(ctx context.Context, cfg *house.Config, o Options) (a *App, err error)
 	logAccount := a.budget.Account("telemetry.logs", 20, logs.Shed)
 	logs.SetMemory(logAccount.Take, logAccount.Give)
 	names, metrics := telemetry.NewNames(), telemetry.NewMetrics()
-	a.log = slog.New(telemetry.NewLogHandler(house.NewLogger(o.Log, cfg), logs))
+	a.log = slog.New(telemetry.NewLogHandler(house.NewLogger(a.opts.Log, cfg), logs))
 	a.life = house.Life{Grace: cfg.Duration(house.KeyGrace), Log: a.log}
 
 	if err := a.openFolder(); err != nil {
-		return nil, err
+		return err
 	}
 	limits, err := bounds(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
+		return fmt.Errorf("configuration: %w", err)
 	}
 	ceiling := limits.MaxInvocation
 	if ceiling == 0 {
@@ -97,16 +101,16 @@ func Open(ctx context.Context, cfg *house.Config, o Options) (a *App, err error)
 	a.engine, err = engine.New(engine.Config{Listen: cfg.Text(KeyEngineListen), Functions: a.core,
 		Bounds: limits,
 		Hosts:  cfg.List(KeyEngineHosts), Origins: cfg.List(KeyEngineOrigins), Loops: int(cfg.Int(KeyEngineLoops)),
-		Grace: a.life.Grace * 3 / 4, Version: o.Version, Spans: spans, Logs: logs, Names: names, Metrics: metrics,
+		Grace: a.life.Grace * 3 / 4, Version: a.opts.Version, Spans: spans, Logs: logs, Names: names, Metrics: metrics,
 		Budget: a.budget, Log: a.log})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	a.admin = house.NewAdmin(house.AdminOptions{Hosts: cfg.List(house.KeyAdminHosts), State: a.life.State,
 		Checks:  []house.Check{{Name: "engine", Ready: a.engine.Ready}},
 		Metrics: metrics.WritePrometheus, Log: a.log})
 	measure(metrics, a.budget, spans, logs)
-	return a, a.bind(ctx)
+	return a.bind(ctx)
 }
 
 // openFolder takes the data folder for this process.
