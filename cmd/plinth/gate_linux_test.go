@@ -60,7 +60,7 @@ func lightInit(t *testing.T, path string) {
 	least := map[string]float64{}
 	var total float64
 	var heavy []string
-	for range 40 {
+	for range 150 {
 		cmd := exec.CommandContext(t.Context(), path, "version")
 		cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
 		var trace bytes.Buffer

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -176,7 +177,9 @@ func demo(url string) (stop func(), err error) {
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
 	stop = func() { cancel(); <-ended }
-	if err := w.Ready(ctx); err != nil {
+	limit, done := context.WithTimeout(ctx, 20*time.Second) // an engine that is gone fails the test
+	defer done()
+	if err := w.Ready(limit); err != nil {
 		stop()
 		return nil, err
 	}

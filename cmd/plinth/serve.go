@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"os/signal"
 	"runtime/debug"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/plinth-run/plinth/internal/app"
 	"github.com/plinth-run/plinth/internal/house"
+	"github.com/plinth-run/plinth/worker"
 )
 
 // newServe makes `plinth serve`.
@@ -30,13 +33,29 @@ func newServe(p *program) *cobra.Command {
 }
 
 func (p *program) serve(ctx context.Context, c *house.Config) error {
+	signal.Ignore(syscall.SIGPIPE) // a reader of the log that goes away does not end the server
+	lines := house.NewLines(p.err)
+	logging, stop := context.WithCancel(context.WithoutCancel(ctx))
+	written := make(chan struct{})
+	go func() { // ends with stop, after the last line
+		lines.Run(logging)
+		close(written)
+	}()
+	defer func() {
+		stop()
+		<-written
+	}()
 	b := readBuild(debug.ReadBuildInfo)
-	a, err := app.Open(ctx, c, app.Options{Version: b.Version, Commit: b.short(), Go: b.Go, Log: p.err,
+	a, err := app.Open(ctx, c, app.Options{Version: b.Version, Commit: b.short(), Go: b.Go, Log: lines,
 		LogName: "stderr"})
 	if err != nil {
 		return err
 	}
-	p.printBanner(a.Banner())
+	banner := a.Banner()
+	if banner.Workers != worker.DefaultURL {
+		banner.Next += " --url " + banner.Workers
+	}
+	p.printBanner(banner)
 	return a.Run(ctx)
 }
 
