@@ -51,10 +51,13 @@ func (l *Lines) Dropped() uint64 {
 	return l.total
 }
 
-// take gives what waits, and leaves spare in its place.
+// take gives what waits, and leaves spare in its place; nil when nothing waits, and spare stays the caller's.
 func (l *Lines) take(spare []byte) []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.waiting) == 0 && l.dropped == 0 {
+		return nil
+	}
 	full := l.waiting
 	l.waiting = spare[:0]
 	if l.dropped > 0 {
@@ -73,7 +76,7 @@ func (l *Lines) Run(ctx context.Context) {
 		var spare []byte
 		for {
 			full := l.take(spare)
-			if len(full) > 0 {
+			if full != nil {
 				_, _ = l.w.Write(full)
 				if spare = full; cap(spare) > lineBuffer/16 {
 					spare = nil // a burst does not stay
