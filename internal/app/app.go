@@ -101,8 +101,9 @@ func (a *App) open(ctx context.Context) error {
 	a.engine, err = engine.New(engine.Config{Listen: cfg.Text(KeyEngineListen), Functions: a.core,
 		Bounds: limits,
 		Hosts:  cfg.List(KeyEngineHosts), Origins: cfg.List(KeyEngineOrigins), Loops: int(cfg.Int(KeyEngineLoops)),
-		Grace: a.life.Grace * 3 / 4, Version: a.opts.Version, Spans: spans, Logs: logs, Names: names, Metrics: metrics,
-		Budget: a.budget, Log: a.log})
+		Grace: a.life.Grace * 3 / 4, Version: a.opts.Version, Spans: spans, Logs: logs, Names: names,
+		Metrics: metrics,
+		Budget:  a.budget, Log: a.log})
 	if err != nil {
 		return err
 	}
