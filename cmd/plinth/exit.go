@@ -5,8 +5,8 @@ import (
 	"errors"
 
 	"github.com/plinth-run/plinth/internal/fault"
+	"github.com/plinth-run/plinth/internal/fn"
 	"github.com/plinth-run/plinth/internal/house"
-	"github.com/plinth-run/plinth/wire"
 	"github.com/plinth-run/plinth/worker"
 )
 
@@ -87,25 +87,13 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// kindOfCode says what sort of failure the code of a call means for the one who called. Codes of the
-// application's own, and all others, are plain failures.
+// kindOfCode says what sort of failure the code of a call means for the one who called.
 func kindOfCode(code string) fault.Kind {
 	switch code {
-	case wire.CodeFunctionNotFound, wire.CodeNotFound:
-		return fault.NotFound
-	case wire.CodeForbidden, wire.CodeAuthError:
-		return fault.Denied
-	case wire.CodeTimeout, wire.CodeInvocationTimeout:
-		return fault.Timeout
-	case wire.CodeInvalidNamespace, worker.CodeInvalidJSON:
+	case worker.CodeInvalidJSON:
 		return fault.Invalid
-	case wire.CodeHostOverloaded, wire.CodeCallerOverloaded, wire.CodeDraining, wire.CodeChannelSendFailed,
-		wire.CodeInvocationStopped, worker.CodeClosed:
+	case worker.CodeClosed:
 		return fault.Unavailable
-	case wire.CodeFunctionConflict, wire.CodeWorkerConflict:
-		return fault.Conflict
-	case wire.CodeMessageTooLarge, wire.CodeLimit:
-		return fault.Limit
 	}
-	return fault.Internal
+	return fn.KindOf(code)
 }

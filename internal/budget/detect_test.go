@@ -1,13 +1,10 @@
 package budget
 
 import (
-	"errors"
 	"math"
 	"runtime/debug"
 	"testing"
 	"testing/fstest"
-
-	"pgregory.net/rapid"
 )
 
 func TestDetectReadsTheTightestBound(t *testing.T) {
@@ -67,76 +64,6 @@ func TestDetectFindsSomethingHere(t *testing.T) {
 	if limit, from := Detect(); limit < 64<<20 || limit > most || from == "" {
 		t.Fatalf("got %d from %q", limit, from)
 	}
-}
-
-func TestSizesAreReadInAllTheirForms(t *testing.T) {
-	for text, want := range map[string]int64{
-		"0": 0, "17": 17, "17B": 17, " 256MiB ": 256 << 20, "2GiB": 2 << 30, "1g": 1 << 30, "1G": 1 << 30,
-		"64k":    64 << 10,
-		"1.5GiB": 3 << 29, "0.5m": 1 << 19, ".5k": 512, "3.k": 3072, "1TiB": 1 << 40, "1t": 1 << 40, "2kB": 2000,
-		"3 MB": 3e6, "1GB": 1e9, "1tb": 1e12, "9223372036854775807": math.MaxInt64,
-	} {
-		if got, err := ParseSize(text); err != nil || got != want {
-			t.Errorf("%q: got %d, %v, want %d", text, got, err, want)
-		}
-	}
-}
-
-func TestBadSizesSayWhy(t *testing.T) {
-	for text, want := range map[string]SizeReason{
-		"": SizeEmpty, "  ": SizeEmpty, "x": SizeNumber, "-1": SizeNumber, "+1": SizeNumber, ".": SizeNumber,
-		".k": SizeNumber, "1.2.3": SizeNumber, "1e3": SizeUnit, "1x": SizeUnit, "1 Gi B": SizeUnit,
-		"1GiBB":               SizeUnit,
-		"9223372036854775808": SizeTooLarge, "99999999t": SizeTooLarge, "99999999999999999999999": SizeTooLarge,
-	} {
-		_, err := ParseSize(text)
-		size, ok := errors.AsType[*SizeError](err)
-		if !ok || size.Reason != want || size.Text != text || !errors.Is(err, &SizeError{Reason: want}) {
-			t.Errorf("%q: got %v, want reason %d", text, err, want)
-		} else if len(err.Error()) < 20 {
-			t.Errorf("%q: %q says little", text, err)
-		}
-	}
-	if errors.Is(&SizeError{Reason: SizeUnit}, &SizeError{Reason: SizeEmpty}) {
-		t.Error("reasons are not told apart")
-	}
-}
-
-func TestFormattedSizeReadsBack(t *testing.T) {
-	for n, want := range map[int64]string{0: "0B", 1: "1B", 1536: "1536B", 64 << 10: "64KiB",
-		256 << 20: "256MiB",
-		3 << 29:   "1536MiB", 1 << 40: "1TiB", 1 << 50: "1024TiB"} {
-		if got := FormatSize(n); got != want {
-			t.Errorf("%d: got %s, want %s", n, got, want)
-		}
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.Int64Min(0).Draw(t, "n")
-		if back, err := ParseSize(FormatSize(n)); err != nil || back != n {
-			t.Fatalf("%d: %q reads as %d, %v", n, FormatSize(n), back, err)
-		}
-	})
-}
-
-func FuzzParseSize(f *testing.F) {
-	for _, s := range []string{"256MiB", "2GiB", "1g", "1.5k", "", "9223372036854775807B", "0.999999999999t"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		n, err := ParseSize(s)
-		if err != nil {
-			if _, ok := errors.AsType[*SizeError](err); !ok || n != 0 {
-				t.Fatalf("%q: %d, %v", s, n, err)
-			}
-			return
-		}
-		if n < 0 {
-			t.Fatalf("%q is %d", s, n)
-		}
-		if back, err := ParseSize(FormatSize(n)); err != nil || back != n {
-			t.Fatalf("%q: %d, written %s, reads %d, %v", s, n, FormatSize(n), back, err)
-		}
-	})
 }
 
 func TestApplyKeepsATighterLimit(t *testing.T) {

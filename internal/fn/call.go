@@ -43,8 +43,7 @@ type Call struct {
 	slot     uint32
 	cancel   func()
 
-	madeNext, madePrev     *Call
-	hostedNext, hostedPrev *Call
+	links [listCount]link // in the lists of host and Caller
 }
 
 // Acquire returns an empty record.
@@ -159,11 +158,12 @@ func (o Outcome) Error() *fault.Error {
 		return o.Err
 	}
 	e := wire.ParseError(o.Fail)
-	return &fault.Error{Kind: kindOf(e.Code), Code: e.Code, Message: e.Message, Stack: e.Stacktrace}
+	return &fault.Error{Kind: KindOf(e.Code), Code: e.Code, Message: e.Message, Stack: e.Stacktrace}
 }
 
-// kindOf guesses the kind of a failure that came from a host, by the codes that the protocol fixes.
-func kindOf(code string) fault.Kind {
+// KindOf says what sort of failure a code of the protocol stands for. Codes of an application's own, and
+// all others, are Internal.
+func KindOf(code string) fault.Kind {
 	switch code {
 	case wire.CodeFunctionNotFound, wire.CodeNotFound:
 		return fault.NotFound
@@ -177,6 +177,8 @@ func kindOf(code string) fault.Kind {
 		return fault.Limit
 	case wire.CodeInvalidArguments, wire.CodeInvalidNamespace, wire.CodeMalformedFrame:
 		return fault.Invalid
+	case wire.CodeFunctionConflict, wire.CodeWorkerConflict, wire.CodeReservedPrefix:
+		return fault.Conflict
 	}
 	return fault.Internal
 }

@@ -24,9 +24,8 @@ type Peer struct {
 	functions []*Function   // guarded by Registry.owners
 
 	// guarded by the registry's table mutex
-	hosted, made   *Call
-	nHosted, nMade int
-	gone           bool
+	hosted, made list
+	gone         bool
 }
 
 // Name returns what the peer is called in listings and messages.
@@ -56,46 +55,41 @@ func (r *Registry) Rename(p *Peer, name string) {
 	r.names.Release(p.span.Swap(r.names.Intern(name)))
 }
 
-func (p *Peer) host(c *Call) {
-	c.hostedNext = p.hosted
-	if p.hosted != nil {
-		p.hosted.hostedPrev = c
-	}
-	p.hosted = c
-	p.nHosted++
+// Which list of a peer a call is on, and by which of its links.
+const (
+	asHosted = iota
+	asMade
+	listCount
+)
+
+// list holds calls under way, threaded through their own links.
+type list struct {
+	head *Call
+	n    int
 }
 
-func (p *Peer) unhost(c *Call) {
-	if c.hostedPrev != nil {
-		c.hostedPrev.hostedNext = c.hostedNext
+// link is a call's place in one list.
+type link struct{ next, prev *Call }
+
+func (l *list) add(c *Call, as int) {
+	c.links[as] = link{next: l.head}
+	if l.head != nil {
+		l.head.links[as].prev = c
+	}
+	l.head = c
+	l.n++
+}
+
+func (l *list) remove(c *Call, as int) {
+	at := c.links[as]
+	if at.prev != nil {
+		at.prev.links[as].next = at.next
 	} else {
-		p.hosted = c.hostedNext
+		l.head = at.next
 	}
-	if c.hostedNext != nil {
-		c.hostedNext.hostedPrev = c.hostedPrev
+	if at.next != nil {
+		at.next.links[as].prev = at.prev
 	}
-	c.hostedNext, c.hostedPrev = nil, nil
-	p.nHosted--
-}
-
-func (p *Peer) make(c *Call) {
-	c.madeNext = p.made
-	if p.made != nil {
-		p.made.madePrev = c
-	}
-	p.made = c
-	p.nMade++
-}
-
-func (p *Peer) unmake(c *Call) {
-	if c.madePrev != nil {
-		c.madePrev.madeNext = c.madeNext
-	} else {
-		p.made = c.madeNext
-	}
-	if c.madeNext != nil {
-		c.madeNext.madePrev = c.madePrev
-	}
-	c.madeNext, c.madePrev = nil, nil
-	p.nMade--
+	c.links[as] = link{}
+	l.n--
 }

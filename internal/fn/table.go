@@ -60,8 +60,8 @@ func (c *Call) Park(host *Peer, cancel func()) (id uint64, ok bool) {
 	if c.ref != nil {
 		*c.ref = id
 	}
-	host.host(c)
-	c.Caller.make(c)
+	host.hosted.add(c, asHosted)
+	c.Caller.made.add(c, asMade)
 	t.mu.Unlock()
 	return id, true
 }
@@ -73,13 +73,13 @@ func (r *Registry) bound(caller, host *Peer) *fault.Error {
 		return stopped(host)
 	case caller.gone:
 		return stopped(caller)
-	case host.nHosted >= r.cfg.MaxInFlight:
+	case host.hosted.n >= r.cfg.MaxInFlight:
 		return fault.Newf(fault.Limit, wire.CodeHostOverloaded,
 			"worker %s already runs %d calls, its limit; retry later or add a replica",
-			host.Name(), host.nHosted)
-	case caller.nMade >= r.cfg.MaxMade:
+			host.Name(), host.hosted.n)
+	case caller.made.n >= r.cfg.MaxMade:
 		return fault.Newf(fault.Limit, wire.CodeCallerOverloaded,
-			"caller %s already has %d calls under way, its limit", caller.Name(), caller.nMade)
+			"caller %s already has %d calls under way, its limit", caller.Name(), caller.made.n)
 	}
 	return nil
 }
@@ -106,8 +106,8 @@ func (t *table) take(c *Call) {
 	s.call = nil
 	t.free = append(t.free, c.slot)
 	t.live--
-	c.host.unhost(c)
-	c.Caller.unmake(c)
+	c.host.hosted.remove(c, asHosted)
+	c.Caller.made.remove(c, asMade)
 }
 
 // find returns the parked call of an id.
@@ -229,16 +229,16 @@ func (r *Registry) takeOut(p *Peer) (hosted, made []*Call) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p.gone = true
-	if p.nHosted > 0 {
-		hosted = make([]*Call, 0, p.nHosted)
+	if p.hosted.n > 0 {
+		hosted = make([]*Call, 0, p.hosted.n)
 	}
-	for p.hosted != nil {
-		hosted = append(hosted, p.hosted)
-		t.take(p.hosted)
+	for c := p.hosted.head; c != nil; c = p.hosted.head {
+		hosted = append(hosted, c)
+		t.take(c)
 	}
-	for p.made != nil {
-		made = append(made, p.made)
-		t.take(p.made)
+	for c := p.made.head; c != nil; c = p.made.head {
+		made = append(made, c)
+		t.take(c)
 	}
 	return hosted, made
 }
@@ -252,5 +252,5 @@ func stopped(p *Peer) *fault.Error {
 func (r *Registry) Under(p *Peer) (hosted, made int) {
 	r.calls.mu.Lock()
 	defer r.calls.mu.Unlock()
-	return p.nHosted, p.nMade
+	return p.hosted.n, p.made.n
 }
