@@ -280,7 +280,7 @@ func TestCodesOfCallsHaveTheirKind(t *testing.T) {
 		wire.CodeFunctionNotFound: fault.NotFound, wire.CodeNotFound: fault.NotFound,
 		wire.CodeForbidden: fault.Denied,
 		wire.CodeTimeout:   fault.Timeout, wire.CodeInvocationTimeout: fault.Timeout,
-		wire.CodeHostOverloaded: fault.Unavailable, wire.CodeDraining: fault.Unavailable,
+		wire.CodeHostOverloaded: fault.Limit, wire.CodeDraining: fault.Unavailable,
 		wire.CodeInvocationStopped: fault.Unavailable, wire.CodeMessageTooLarge: fault.Limit,
 		wire.CodeWorkerConflict: fault.Conflict, worker.CodeInvalidJSON: fault.Invalid,
 		wire.CodeInvocationFailed: fault.Internal, wire.CodeOutcomeUnknown: fault.Internal,
