@@ -58,6 +58,9 @@ func (w *Worker) finishHandlers(hard context.Context, giveUp func()) {
 	running, waiting := w.pool.size()
 	w.log.Warn("grace time is over: handlers are told to stop", "running", running, "waiting", waiting)
 	giveUp()
+	for _, j := range w.pool.clear() {
+		w.turnAway(j) // it has not begun: its caller may try again elsewhere
+	}
 	w.calm(leaveTimeout)
 }
 

@@ -150,16 +150,26 @@ func (p *pool) size() (running, waiting int) {
 	return p.busy, p.queue.n
 }
 
-// close takes no more jobs, returns those that wait, and ends the runners: those in a job end after it.
-// It waits for the others, and returns how many are still in a job.
-func (p *pool) close() (left []*job, stuck int) {
+// clear takes the jobs out that wait.
+func (p *pool) clear() (left []*job) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.closed = true
 	for j := p.queue.pop(); j != nil; j = p.queue.pop() {
 		left = append(left, j)
 	}
 	p.bytes = 0
+	return left
+}
+
+// close takes no more jobs, returns those that wait, and ends the runners: those in a job end after it.
+// It waits for the others, and returns how many are still in a job.
+func (p *pool) close() (left []*job, stuck int) {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	left = p.clear()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, r := range p.idle {
 		r.wake <- struct{}{}
 	}
