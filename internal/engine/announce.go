@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/plinth-run/plinth/internal/fault"
@@ -41,6 +43,15 @@ type announcement struct {
 		Project   string `json:"project_name"`
 		Framework string `json:"framework"`
 	} `json:"telemetry"`
+}
+
+// level is how loud its coming and going is: a program without a pid, which listings hide, calls once and
+// is gone.
+func (n *card) level() slog.Level {
+	if n.pid == 0 {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
 }
 
 const (
@@ -82,7 +93,7 @@ func (e *Engine) announce(c *fn.Call) fn.Outcome {
 			"a worker named %s is already connected in namespace %s", n.name, k.space))
 	}
 	if first {
-		e.log.Info("worker joined", "worker", n.name, "id", k.id.String(), "namespace", k.space,
+		e.log.Log(context.Background(), n.level(), "worker joined", "worker", n.name, "id", k.id.String(), "namespace", k.space,
 			"runtime", n.runtime, "version", n.version)
 	}
 	return fn.Outcome{Result: success}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -288,7 +289,7 @@ func (k *conn) teardown() {
 	k.drop()
 	k.engine.dismiss(k.sock.Loop(), k)
 	if k.card != nil {
-		k.engine.log.Info("worker left", "worker", k.peer.Name(), "id", k.id.String())
+		k.engine.log.Log(context.Background(), k.card.level(), "worker left", "worker", k.peer.Name(), "id", k.id.String())
 	}
 }
 
