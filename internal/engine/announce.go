@@ -93,7 +93,8 @@ func (e *Engine) announce(c *fn.Call) fn.Outcome {
 			"a worker named %s is already connected in namespace %s", n.name, k.space))
 	}
 	if first {
-		e.log.Log(context.Background(), n.level(), "worker joined", "worker", n.name, "id", k.id.String(), "namespace", k.space,
+		e.log.Log(context.Background(), n.level(), "worker joined", "worker", n.name, "id", k.id.String(),
+			"namespace", k.space,
 			"runtime", n.runtime, "version", n.version)
 	}
 	return fn.Outcome{Result: success}

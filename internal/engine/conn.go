@@ -289,7 +289,8 @@ func (k *conn) teardown() {
 	k.drop()
 	k.engine.dismiss(k.sock.Loop(), k)
 	if k.card != nil {
-		k.engine.log.Log(context.Background(), k.card.level(), "worker left", "worker", k.peer.Name(), "id", k.id.String())
+		k.engine.log.Log(context.Background(), k.card.level(), "worker left", "worker", k.peer.Name(), "id",
+			k.id.String())
 	}
 }
 
