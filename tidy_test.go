@@ -59,6 +59,7 @@ var harness = []string{"internal/app/apptest", "worker/workertest"}
 var thirdParty = map[string][]string{
 	"github.com/HdrHistogram/hdrhistogram-go": {"internal/bench"},
 	"github.com/VictoriaMetrics/metrics":      {"internal/telemetry"},
+	"github.com/danielgtaylor/huma/v2":        {"internal/house", "internal/auth/api", "internal/app"},
 	"github.com/gofrs/flock":                  {"internal/store"},
 	"github.com/google/go-cmp":                {"tests"},
 	"github.com/google/jsonschema-go":         {"worker"},
@@ -67,7 +68,9 @@ var thirdParty = map[string][]string{
 	"github.com/spf13/cobra":                  {"cmd"},
 	"github.com/spf13/pflag":                  {"cmd"},
 	"github.com/vbauerster/mpb/v8":            {"internal/bench", "cmd"},
+	"github.com/pquerna/otp":                  {"internal/auth"},
 	"go.uber.org/goleak":                      {"tests"},
+	"golang.org/x/crypto":                     {"internal/auth"},
 	"golang.org/x/sys": {
 		"internal/loop", "internal/store", "internal/budget", "internal/house", "internal/bench", "internal/app", "cmd",
 	},
