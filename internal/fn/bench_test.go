@@ -7,14 +7,14 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/plinth-run/plinth/internal/fault"
 	"github.com/plinth-run/plinth/internal/fn"
 )
 
-// BenchmarkInvoke is a call through the core: lookup, guard, target, span.
+// BenchmarkInvoke is a call through the core: lookup, access, target, span.
 func BenchmarkInvoke(b *testing.B) {
-	r := fn.New(fn.Config{Guard: func(*fn.Call) *fault.Error { return nil }})
-	room := r.Room("room")
+	r := fn.New(fn.Config{})
+	room := new(fn.Peer)
+	r.Join(room, fn.Principal{Kind: "key", Name: "bench", Access: prefix("bench::")})
 	add(b, r, room, "bench::echo", echo)
 	name, payload := []byte("bench::echo"), []byte(`{"text":"0123456789012345678901234567890123456789012"}`)
 	var o sink
@@ -55,6 +55,27 @@ func BenchmarkCoreRuntime(b *testing.B) {
 			}
 		}
 	})
+}
+
+// BenchmarkInvokeReplica is a call of a name that four hosts share.
+func BenchmarkInvokeReplica(b *testing.B) {
+	r := fn.New(fn.Config{})
+	room := r.Room("room")
+	for i := range 4 {
+		host := r.Room(fmt.Sprint("host-", i))
+		if _, err := r.Add(host, fn.Spec{Name: "bench::echo", Target: &answerer{r: r, peer: host},
+			Replicas: true}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	name := []byte("bench::echo")
+	var o sink
+	b.ReportAllocs()
+	for b.Loop() {
+		c := r.Acquire()
+		c.Function, c.Caller, c.Done = r.Lookup(nil, name), room, &o
+		r.Invoke(c)
+	}
 }
 
 func handler(b *testing.B, r *fn.Registry) {

@@ -21,16 +21,17 @@ const TagBytes = 40
 // then to the registry. Records are reused: nobody keeps a *Call past Park or Finish; what parks keeps the
 // id.
 type Call struct {
-	Function *Function
-	Payload  []byte            // JSON; nil = absent. Borrowed until Invoke returns
-	Metadata []byte            // JSON side-car; nil = absent. Borrowed likewise
-	Baggage  []byte            // W3C baggage. Borrowed likewise
-	Trace    telemetry.Context // in: the caller's context; for the target: this call's own span
-	Caller   *Peer             // who calls; the principal is Caller.Principal
-	Loop     *loop.Loop        // the loop that the current step runs on; nil on a goroutine
-	Deadline int64             // Unix ns; 0 = the registry's ceiling
-	Done     Completer         // nil: nobody waits (a void call)
-	Inline   bool              // the caller's goroutine may block, so a handler may run on it
+	Function  *Function
+	Payload   []byte            // JSON; nil = absent. Borrowed until Invoke returns
+	Metadata  []byte            // JSON side-car; nil = absent. Borrowed likewise
+	Baggage   []byte            // W3C baggage. Borrowed likewise
+	Trace     telemetry.Context // in: the caller's context; for the target: this call's own span
+	Caller    *Peer             // who calls
+	Principal *Principal        // on whose behalf; nil: the caller's own
+	Loop      *loop.Loop        // the loop that the current step runs on; nil on a goroutine
+	Deadline  int64             // Unix ns; 0 = the registry's ceiling
+	Done      Completer         // nil: nobody waits (a void call)
+	Inline    bool              // the caller's goroutine may block, so a handler may run on it
 
 	registry *Registry
 	tag      []byte
@@ -189,6 +190,7 @@ type counters struct {
 	late    atomic.Uint64 // answers that nobody waited for
 	timeout atomic.Uint64
 	refused atomic.Uint64 // calls over a peer's bound
+	denied  atomic.Uint64 // calls that the principal may not make
 	panics  atomic.Uint64
 	buckets [buckets]atomic.Uint64
 	sum     atomic.Int64
@@ -205,10 +207,11 @@ func (s *counters) observe(ns int64) {
 
 // Stats is a snapshot of the registry's counters.
 type Stats struct {
-	Calls, Failed, Late, TimedOut, Refused, Panics uint64
-	InFlight                                       int
-	Running                                        int
-	Functions                                      int
+	Calls, Failed, Late, TimedOut, Refused, Denied, Panics uint64
+
+	InFlight  int
+	Running   int
+	Functions int
 	// Buckets[i] counts calls that took less than 2^i microseconds and not less than half of that; the
 	// last one holds all that took longer.
 	Buckets [buckets]uint64
@@ -219,7 +222,7 @@ type Stats struct {
 // Stats returns the counters as they stand.
 func (r *Registry) Stats() Stats {
 	s := Stats{Failed: r.stats.failed.Load(), Late: r.stats.late.Load(), TimedOut: r.stats.timeout.Load(),
-		Refused: r.stats.refused.Load(), Panics: r.stats.panics.Load(), InFlight: r.calls.size(),
+		Refused: r.stats.refused.Load(), Denied: r.stats.denied.Load(), Panics: r.stats.panics.Load(), InFlight: r.calls.size(),
 		Running: r.running.size(), DurationNS: r.stats.sum.Load()}
 	for i := range s.Buckets {
 		s.Buckets[i] = r.stats.buckets[i].Load()

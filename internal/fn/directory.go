@@ -67,20 +67,15 @@ func find[T ~string | ~[]byte](d *directory, space, name T) *Function {
 	return nil
 }
 
-// put stores a function and returns the one of the same name that it replaces, unless keep says of that
-// one that it must stay: then nothing changes and put returns it.
-func (d *directory) put(f *Function, keep func(old *Function) bool) (old *Function) {
+// put stores a function in the place of the one of the same name, if there is one.
+func (d *directory) put(f *Function) {
 	h := hash(f.Namespace, f.Name)
 	s := d.shard(h)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if at := s.find(f, h); at != nil {
-		old = at.Load().f
-		if keep(old) {
-			return old
-		}
 		s.replace(at, f, h)
-		return old
+		return
 	}
 	if b := s.buckets.Load(); b == nil || s.count >= 2*len(*b) {
 		s.grow(b)
@@ -90,7 +85,6 @@ func (d *directory) put(f *Function, keep func(old *Function) bool) (old *Functi
 	e.next.Store(head.Load())
 	head.Store(e)
 	s.count++
-	return nil
 }
 
 // drop takes a function out, if it is there.

@@ -17,14 +17,8 @@ func TestTheDirectoryIsAMap(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"put": func(t *rapid.T) {
 				f := &Function{Spec: Spec{Namespace: space.Draw(t, "space"), Name: name.Draw(t, "name")}}
-				keep := rapid.Bool().Draw(t, "keep")
-				k := [2]string{f.Namespace, f.Name}
-				if old := d.put(f, func(*Function) bool { return keep }); old != model[k] {
-					t.Fatalf("put %v: replaced %v, want %v", k, old, model[k])
-				}
-				if model[k] == nil || !keep {
-					model[k] = f
-				}
+				d.put(f)
+				model[[2]string{f.Namespace, f.Name}] = f
 			},
 			"drop": func(t *rapid.T) {
 				k := [2]string{space.Draw(t, "space"), name.Draw(t, "name")}
@@ -53,11 +47,10 @@ func TestTheDirectoryIsAMap(t *testing.T) {
 // TestReadersSeeWhatStaysWhileOthersComeAndGo looks functions up while the chains around them change.
 func TestReadersSeeWhatStaysWhileOthersComeAndGo(t *testing.T) {
 	d := &directory{}
-	never := func(*Function) bool { return false }
 	stay := make([]*Function, 100)
 	for i := range stay {
 		stay[i] = &Function{Spec: Spec{Namespace: Default, Name: fmt.Sprint("stay::", i)}}
-		d.put(stay[i], never)
+		d.put(stay[i])
 	}
 	done := make(chan struct{})
 	var readers sync.WaitGroup
@@ -81,7 +74,7 @@ func TestReadersSeeWhatStaysWhileOthersComeAndGo(t *testing.T) {
 		var come []*Function
 		for i := range 1000 {
 			f := &Function{Spec: Spec{Namespace: Default, Name: fmt.Sprint("come::", i)}}
-			d.put(f, never)
+			d.put(f)
 			come = append(come, f)
 		}
 		for _, f := range come {

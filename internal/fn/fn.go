@@ -1,8 +1,8 @@
 // Package fn is the core where the rooms meet: one table from (namespace, name) to a target, and one
 // table of the calls that are under way.
 //
-// It promises that every call gets exactly one outcome, that a guard is asked before every handler, that
-// every call leaves a span, and that a target which does not answer cannot keep a call past its deadline.
+// It promises that every call gets exactly one outcome, that the access of its principal is asked before
+// every handler, that every call leaves a span, and that a target which does not answer cannot keep a call past its deadline.
 // A Registry is safe for concurrent use; a Call belongs to one party at a time (see Call). The package
 // opens no socket and no file, keeps no payload, and knows no room.
 //
@@ -38,10 +38,6 @@ type Completer interface {
 	Complete(c *Call, o Outcome)
 }
 
-// Guard decides whether a call may run; nil means yes. It runs before every handler, must not block and
-// must not keep c.
-type Guard func(c *Call) *fault.Error
-
 // Outcome is how a call ended. Exactly one of three holds: Err is set (the call failed here), Fail is set
 // (the host answered with an error), or the call succeeded with Result.
 type Outcome struct {
@@ -64,15 +60,19 @@ type Spec struct {
 	Request     []byte // JSON Schema, documentation only
 	Response    []byte // JSON Schema, documentation only
 	Metadata    []byte // any JSON
+	Verb        Verb   // what a caller must be allowed to do
 	Private     bool   // only the owner may call it
 	Internal    bool   // hidden from default listings
+	Replicas    bool   // other peers may host it too, if they say the same
 }
 
-// Function is a registered name. Its Spec does not change; registering again makes a new Function.
+// Function is a registered name, or one replica of it. Its Spec does not change; registering again makes a
+// new Function.
 type Function struct {
 	Spec
 	Owner *Peer
 
+	group  *group // its replicas, itself among them; nil when it has one host
 	span   uint32 // interned name
 	place  int    // index in Owner.functions, guarded by the registry's owners mutex
 	calls  atomic.Uint64
@@ -84,7 +84,6 @@ func (f *Function) Calls() (total, failed uint64) { return f.calls.Load(), f.fai
 
 // Config is what a Registry needs; zero values are usable.
 type Config struct {
-	Guard       Guard
 	Spans       *telemetry.Spans
 	Names       *telemetry.Names
 	Log         *slog.Logger
@@ -97,7 +96,6 @@ type Config struct {
 // Registry is the table of functions and of the calls under way.
 type Registry struct {
 	cfg    Config
-	guard  Guard
 	spans  *telemetry.Spans
 	names  *telemetry.Names
 	log    *slog.Logger
@@ -141,7 +139,7 @@ func New(cfg Config) *Registry {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Registry{cfg: cfg, guard: cfg.Guard, spans: cfg.Spans, names: cfg.Names, log: cfg.Log,
+	r := &Registry{cfg: cfg, spans: cfg.Spans, names: cfg.Names, log: cfg.Log,
 		spaces: map[string]int{}, prefix: rand.Uint64() | 1}
 	r.records.New = func() any { return &Call{registry: r} }
 	r.waiters.New = func() any { return &waiter{ready: make(chan struct{}, 1)} }
@@ -189,14 +187,20 @@ func (r *Registry) Each(visit func(*Function) bool) {
 	}
 }
 
-// Invoke runs a call that was made by Acquire and filled in: it asks the guard, opens the span and hands
-// the call to its target. c.Function must be set. The outcome goes to c.Done, which may happen before
-// Invoke returns; c must not be touched by the caller afterwards.
+// Invoke runs a call that was made by Acquire and filled in: it asks whether the principal may make it,
+// opens the span and hands the call to its target. c.Function must be set. The outcome goes to c.Done, which
+// may happen before Invoke returns; c must not be touched by the caller afterwards.
 func (r *Registry) Invoke(c *Call) {
-	f := c.Function
 	if c.Caller == nil {
 		c.Caller = r.house
 	}
+	if c.Principal == nil {
+		c.Principal = &c.Caller.Principal
+	}
+	if c.Function.group != nil {
+		c.Function = r.choose(c.Function.group)
+	}
+	f := c.Function
 	if c.Loop != nil {
 		c.start = c.Loop.Now()
 	} else {
@@ -208,8 +212,9 @@ func (r *Registry) Invoke(c *Call) {
 		c.Finish(Outcome{Err: forbidden(f)})
 		return
 	}
-	if r.guard != nil {
-		if err := r.guard(c); err != nil {
+	if access := c.Principal.Access; access != nil && f.Verb != VerbOpen {
+		if err := access.Call(f); err != nil {
+			r.stats.denied.Add(1)
 			c.Finish(Outcome{Err: err})
 			return
 		}

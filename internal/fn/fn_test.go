@@ -222,27 +222,6 @@ func TestAnEventsOutcomeIsItsInput(t *testing.T) {
 	}
 }
 
-func TestTheGuardIsAskedBeforeEveryHandler(t *testing.T) {
-	ran := 0
-	var who []string
-	r := fn.New(fn.Config{Guard: func(c *fn.Call) *fault.Error {
-		who = append(who, c.Caller.Principal.Kind+":"+c.Caller.Name()+" "+c.Function.Name)
-		return fault.New(fault.Denied, wire.CodeForbidden, "no")
-	}})
-	p := r.Room("room")
-	add(t, r, p, "a::quick", fn.Quick(func(*fn.Call) fn.Outcome { ran++; return fn.Outcome{} }))
-	add(t, r, p, "a::plain", fn.Func(func(context.Context, []byte) ([]byte, error) { ran++; return nil, nil }))
-	add(t, r, p, "a::event", nil)
-	for _, name := range []string{"a::quick", "a::plain", "a::event"} {
-		if _, err := r.CallFrom(t.Context(), p, fn.Default, name, nil); codeOf(err) != wire.CodeForbidden {
-			t.Errorf("%s: got %v", name, err)
-		}
-	}
-	if ran != 0 || len(who) != 3 || who[0] != "room:room a::quick" {
-		t.Errorf("%d handlers ran, guard saw %q", ran, who)
-	}
-}
-
 func TestAParkedCallHasOneOutcomeFromItsOwnHost(t *testing.T) {
 	r := fn.New(fn.Config{})
 	host, other, caller := r.Room("host"), r.Room("other"), r.Room("caller")

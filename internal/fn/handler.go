@@ -186,7 +186,7 @@ type Info struct {
 
 func (c *Call) info() Info {
 	i := Info{Function: c.Function.Name, Namespace: c.Function.Namespace, Caller: c.Caller,
-		Principal: c.Caller.Principal, Trace: c.Trace, Baggage: string(c.Baggage)}
+		Principal: *c.Principal, Trace: c.Trace, Baggage: string(c.Baggage)}
 	if c.Metadata != nil {
 		i.Metadata = append([]byte(nil), c.Metadata...)
 	}
@@ -203,6 +203,14 @@ func Current(ctx context.Context) (Info, bool) {
 }
 
 type scopeKey struct{}
+
+// As returns a context whose calls are made on behalf of a principal: a door that knows who asks puts it
+// there. Handlers inherit the principal of the call that they serve.
+func As(ctx context.Context, who *Principal) context.Context {
+	return context.WithValue(ctx, principalKey{}, who)
+}
+
+type principalKey struct{}
 
 // scope is the context of one handler run. It is made for each run and never reused, because a handler may
 // keep it; its done channel exists only when somebody asks for it.

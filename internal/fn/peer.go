@@ -2,13 +2,41 @@ package fn
 
 import (
 	"sync/atomic"
+
+	"github.com/plinth-run/plinth/internal/fault"
 )
 
-// Principal says on whose behalf something is called.
+// Principal says on whose behalf something is called. It is handed from a call to the calls that its
+// handler makes in this process. It does not change once it is in use.
 type Principal struct {
-	Kind string // "worker", "room", "flow", "user", "key"
-	Name string
+	Kind   string // "worker", "room", "flow", "user", "key", "local", "loopback"
+	ID     string // of the user or the key; empty for the others
+	Name   string
+	Access Access // nil: everything is allowed
 }
+
+// Access says what a principal may do with functions. It is asked on every call and on event loops: it must
+// be quick and must not block. Nil means yes; the error says what is missing.
+type Access interface {
+	Call(f *Function) *fault.Error
+	Register(space, name string) *fault.Error
+}
+
+// Verb is what a caller does by calling a function, in the words of the scopes of keys.
+type Verb uint8
+
+// The verbs. Functions of VerbOpen are called by everyone who is connected: the protocol itself needs them.
+const (
+	VerbCall Verb = iota
+	VerbRead
+	VerbManage
+	VerbOpen
+)
+
+var verbs = [...]string{"call", "read", "manage", "open"}
+
+// String returns the word that a scope has for it.
+func (v Verb) String() string { return verbs[v] }
 
 // Peer is a party that registers functions, makes calls and hosts calls: a room of this process, or a
 // worker behind a socket. Its lists are the registry's; a Peer is made by Room or Join and ends with Leave.

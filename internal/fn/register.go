@@ -39,8 +39,9 @@ func (e *Conflict) Unwrap() error {
 	return &fault.Error{Kind: fault.Conflict, Code: code, Message: e.Name}
 }
 
-// Add registers a function for a peer. A name that the peer itself holds is replaced; one that another
-// peer holds is a *Conflict. Calls that are under way keep the function they started with.
+// Add registers a function for a peer. A name that the peer itself holds is replaced. A name that another
+// peer holds is a *Conflict, unless both said Replicas: then the calls are dealt among them. Calls that are
+// under way keep the function they started with.
 func (r *Registry) Add(p *Peer, spec Spec) (*Function, error) {
 	if spec.Namespace == "" {
 		spec.Namespace = Default
@@ -51,22 +52,31 @@ func (r *Registry) Add(p *Peer, spec Spec) (*Function, error) {
 	f := &Function{Spec: spec, Owner: p, span: r.names.Intern(spec.Name)}
 	r.owners.Lock()
 	defer r.owners.Unlock()
-	old := r.directory.put(f, func(old *Function) bool { return old.Owner != p })
-	if old == nil {
+	head := find(&r.directory, spec.Namespace, spec.Name)
+	old := head.of(p)
+	if head != nil && !head.alone(p) && (!spec.Replicas || !head.Replicas) {
+		r.names.Release(f.span)
+		return nil, &Conflict{Namespace: spec.Namespace, Name: spec.Name, Owner: head.other(p)}
+	}
+	if err := head.room(old); err != nil {
+		r.names.Release(f.span)
+		return nil, err
+	}
+	f.join(head, old)
+	if old != nil {
+		f.place = old.place
+		p.functions[f.place] = f
+		r.names.Release(old.span)
+	} else {
 		f.place = len(p.functions)
 		p.functions = append(p.functions, f)
 		if f.Namespace != Default {
 			r.spaces[f.Namespace]++
 		}
-		return f, nil
 	}
-	if old.Owner != p {
-		r.names.Release(f.span)
-		return nil, &Conflict{Namespace: spec.Namespace, Name: spec.Name, Owner: old.Owner}
+	if head == nil || head == old {
+		r.directory.put(f)
 	}
-	f.place = old.place
-	p.functions[f.place] = f
-	r.names.Release(old.span)
 	return f, nil
 }
 
@@ -99,8 +109,8 @@ func (r *Registry) Remove(p *Peer, space, name string) bool {
 	}
 	r.owners.Lock()
 	defer r.owners.Unlock()
-	f := find(&r.directory, space, name)
-	if f == nil || f.Owner != p || !r.directory.drop(f) {
+	f := find(&r.directory, space, name).of(p)
+	if f == nil {
 		return false
 	}
 	last := len(p.functions) - 1
@@ -108,8 +118,18 @@ func (r *Registry) Remove(p *Peer, space, name string) bool {
 	p.functions[f.place].place = f.place
 	p.functions[last] = nil
 	p.functions = p.functions[:last]
-	r.forget(f)
+	r.takeOff(f)
 	return true
+}
+
+// takeOff removes one host's function: the name goes with its last host. owners is held.
+func (r *Registry) takeOff(f *Function) {
+	if heir := f.quit(); heir == nil {
+		r.directory.drop(f)
+	} else if find(&r.directory, f.Namespace, f.Name) == f {
+		r.directory.put(heir)
+	}
+	r.forget(f)
 }
 
 // RemoveAll takes all functions of a peer out of the table.
@@ -117,8 +137,7 @@ func (r *Registry) RemoveAll(p *Peer) {
 	r.owners.Lock()
 	defer r.owners.Unlock()
 	for _, f := range p.functions {
-		r.directory.drop(f)
-		r.forget(f)
+		r.takeOff(f)
 	}
 	p.functions = nil
 }

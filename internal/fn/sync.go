@@ -54,13 +54,17 @@ func (r *Registry) CallFrom(ctx context.Context, from *Peer, space, name string,
 	return result, nil
 }
 
-// inherit takes trace, deadline and caller from ctx.
+// inherit takes trace, deadline and principal from ctx: the principal that As put there, else the one of the
+// call that ctx belongs to.
 func (r *Registry) inherit(ctx context.Context, c *Call) {
 	if d, ok := ctx.Deadline(); ok {
 		c.Deadline = d.UnixNano()
 	}
 	if s, ok := ctx.Value(scopeKey{}).(*scope); ok {
-		c.Trace, c.Baggage = s.info.Trace, []byte(s.info.Baggage)
+		c.Trace, c.Baggage, c.Principal = s.info.Trace, []byte(s.info.Baggage), &s.info.Principal
+	}
+	if who, ok := ctx.Value(principalKey{}).(*Principal); ok {
+		c.Principal = who
 	}
 	if c.Caller == nil {
 		c.Caller = r.house
