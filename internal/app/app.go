@@ -98,9 +98,9 @@ func (a *App) open(ctx context.Context) error {
 	}
 	a.core = fn.New(fn.Config{Spans: spans, Names: names, Log: a.log, MaxInFlight: limits.MaxInFlightPerWorker,
 		MaxMade: limits.MaxCallsPerWorker, Ceiling: ceiling})
-	a.engine, err = engine.New(engine.Config{Listen: cfg.Text(KeyEngineListen), Functions: a.core,
-		Bounds: limits,
-		Hosts:  cfg.List(KeyEngineHosts), Origins: cfg.List(KeyEngineOrigins), Loops: int(cfg.Int(KeyEngineLoops)),
+	a.engine, err = engine.New(engine.Config{Listener: engine.Listener{Listen: cfg.Text(KeyEngineListen),
+		Hosts: cfg.List(KeyEngineHosts), Origins: cfg.List(KeyEngineOrigins)}, Functions: a.core,
+		Bounds: limits, Loops: int(cfg.Int(KeyEngineLoops)),
 		Grace: a.life.Grace * 3 / 4, Version: a.opts.Version, Spans: spans, Logs: logs, Names: names,
 		Metrics: metrics,
 		Budget:  a.budget, Log: a.log})
@@ -131,14 +131,14 @@ func (a *App) openFolder() error {
 
 // bind opens the doors.
 func (a *App) bind(ctx context.Context) error {
-	at, err := a.engine.Listen(ctx)
+	doors, err := a.engine.Listen(ctx)
 	if err != nil {
 		s, _ := a.cfg.Table().Find(KeyEngineListen)
 		return house.ListenProblem(err, s, a.cfg.Text(KeyEngineListen))
 	}
-	a.workers = "ws://" + at.String()
+	a.workers = "ws://" + doors[0].String()
 	s, _ := a.cfg.Table().Find(house.KeyAdminListen)
-	at, err = a.admin.Listen(ctx, a.cfg.Text(house.KeyAdminListen))
+	at, err := a.admin.Listen(ctx, a.cfg.Text(house.KeyAdminListen))
 	if err != nil {
 		return house.ListenProblem(err, s, a.cfg.Text(house.KeyAdminListen))
 	}

@@ -96,6 +96,9 @@ func (e *Engine) announce(c *fn.Call) fn.Outcome {
 		e.log.Log(context.Background(), n.level(), "worker joined", "worker", n.name, "id", k.id.String(),
 			"namespace", k.space,
 			"runtime", n.runtime, "version", n.version)
+		e.news.worker(workerConnected, k.id)
+	} else {
+		e.news.worker(workerChanged, k.id)
 	}
 	return fn.Outcome{Result: success}
 }

@@ -13,7 +13,7 @@ import (
 // quiet makes an engine that serves nobody.
 func quiet(b *testing.B) *Engine {
 	b.Helper()
-	e, err := New(Config{Functions: fn.New(fn.Config{}), Listen: "127.0.0.1:0"})
+	e, err := New(Config{Functions: fn.New(fn.Config{}), Listener: Listener{Listen: "127.0.0.1:0"}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -52,14 +52,14 @@ func BenchmarkRegistrationChurn(b *testing.B) {
 func BenchmarkWebSocketRoundTrip(b *testing.B) {
 	b.Run("invoke_echo", func(b *testing.B) {
 		e := quiet(b)
-		addr, err := e.Listen(b.Context())
+		doors, err := e.Listen(b.Context())
 		if err != nil {
 			b.Fatal(err)
 		}
 		ctx, stop := context.WithCancel(context.Background())
 		done := make(chan error, 1)
 		go func() { done <- e.Run(ctx) }()
-		host, caller := wired(b, addr.String()), wired(b, addr.String())
+		host, caller := wired(b, doors[0].String()), wired(b, doors[0].String())
 		host.say(b, `{"type":"registerfunction","id":"bench::echo"}`)
 		host.say(b, `{"type":"invokefunction","invocation_id":"r","function_id":"engine::workers::register","data":{"name":"h","pid":1}}`)
 		host.hear(b)

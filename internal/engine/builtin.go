@@ -14,35 +14,49 @@ import (
 
 // register adds the engine's own functions to the table.
 func (e *Engine) register() error {
-	add := func(name, about string, t fn.Target) error {
-		_, err := e.fn.Add(e.room, fn.Spec{Name: name, Description: about, Target: t, Internal: true})
-		return err
-	}
-	type row struct {
-		name, about string
-		target      fn.Target
-	}
-	rows := []row{
-		{registerName, "Introduce a worker: name, runtime, namespace", fn.Quick(e.announce)},
-		{"engine::functions::list", "List functions", handle(e.listFunctions)},
-		{"engine::functions::info", "Describe one function, or up to 32", handle(e.describeFunctions)},
-		{"engine::workers::list", "List workers", handle(e.listWorkers)},
-		{"engine::workers::info", "Describe one worker", handle(e.describeWorker)},
-		{"engine::baggage::get", "Read one member of the call's baggage", handle(baggageGet)},
-		{"engine::baggage::set", "Check a member that is to be set in the baggage", handle(baggageSet)},
-		{"engine::baggage::get_all", "Read the call's baggage", handle(baggageAll)},
-		{"engine::health::check", "Tell whether the engine is well", handle(e.health)},
-	}
-	for _, level := range []string{"trace", "debug", "info", "warn", "error"} {
-		rows = append(rows, row{"engine::log::" + level, "Write a log record at level " + level,
-			handle(func(ctx context.Context, in logInput) (any, error) { return e.logRecord(ctx, level, in) })})
-	}
-	for _, r := range rows {
-		if err := add(r.name, r.about, r.target); err != nil {
+	for _, r := range e.builtins() {
+		if _, err := e.fn.Add(e.room, fn.Spec{Name: r.name, Description: r.about, Target: r.target, Verb: r.verb,
+			Internal: true}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// builtin is one function of the engine. Those of VerbOpen are what the protocol itself needs: every
+// connected worker may call them, whatever its key says (semantics section 19, infrastructure).
+type builtin struct {
+	verb        fn.Verb
+	name, about string
+	target      fn.Target
+}
+
+func (e *Engine) builtins() []builtin {
+	rows := []builtin{
+		{fn.VerbOpen, registerName, "Introduce a worker: name, runtime, namespace", fn.Quick(e.announce)},
+		{fn.VerbRead, "engine::functions::list", "List functions", handle(e.listFunctions)},
+		{fn.VerbRead, "engine::functions::info", "Describe one function, or up to 32",
+			handle(e.describeFunctions)},
+		{fn.VerbRead, "engine::workers::list", "List workers", handle(e.listWorkers)},
+		{fn.VerbRead, "engine::workers::info", "Describe one worker", handle(e.describeWorker)},
+		{fn.VerbRead, "engine::triggers::list", "List trigger types", handle(e.listTypes)},
+		{fn.VerbRead, "engine::triggers::info", "Describe one trigger type", handle(e.describeType)},
+		{fn.VerbRead, "engine::registered-triggers::list", "List triggers", handle(e.listBindings)},
+		{fn.VerbRead, "engine::registered-triggers::info", "Describe one trigger", handle(e.describeBinding)},
+		{fn.VerbRegister, "engine::register_trigger", "Bind a function to a trigger type, until it is removed",
+			handle(e.registerTrigger)},
+		{fn.VerbRegister, "engine::unregister_trigger", "Remove a trigger", handle(e.unregisterTrigger)},
+		{fn.VerbOpen, "engine::baggage::get", "Read one member of the call's baggage", handle(baggageGet)},
+		{fn.VerbOpen, "engine::baggage::set", "Check a member that is to be set in the baggage",
+			handle(baggageSet)},
+		{fn.VerbOpen, "engine::baggage::get_all", "Read the call's baggage", handle(baggageAll)},
+		{fn.VerbRead, "engine::health::check", "Tell whether the engine is well", handle(e.health)},
+	}
+	for _, level := range []string{"trace", "debug", "info", "warn", "error"} {
+		rows = append(rows, builtin{fn.VerbOpen, "engine::log::" + level, "Write a log record at level " + level,
+			handle(func(ctx context.Context, in logInput) (any, error) { return e.logRecord(ctx, level, in) })})
+	}
+	return rows
 }
 
 // handle makes a handler of a typed function; an absent or null payload is the zero In.

@@ -34,6 +34,8 @@ type conn struct {
 	id     uuid
 	token  uuid // proves, on a later connection, that this one may be retired
 	place  int  // in its lane's conns
+	lane   *lane
+	door   *door
 
 	phase     phase
 	full      bool // it came when there were enough connections
@@ -61,7 +63,7 @@ const maxEvents = 512
 const overBound = 256
 
 // accept is called on the new connection's loop; nil refuses it.
-func (e *Engine) accept(c *loop.Conn) loop.Handler {
+func (e *Engine) accept(d *door, c *loop.Conn) *conn {
 	open := e.open.Add(1)
 	if open > int64(e.bounds.MaxConnections)+overBound {
 		e.open.Add(-1)
@@ -69,8 +71,9 @@ func (e *Engine) accept(c *loop.Conn) loop.Handler {
 		return nil
 	}
 	now := c.Loop().Now()
-	k := &conn{engine: e, sock: c, since: now, seen: now, full: open > int64(e.bounds.MaxConnections)}
-	n := e.lane(c.Loop())
+	n := d.group.lanes[c.Loop().Index()]
+	k := &conn{engine: e, sock: c, since: now, seen: now, full: open > int64(e.bounds.MaxConnections),
+		door: d, lane: n}
 	k.place = len(n.conns)
 	n.conns = append(n.conns, k)
 	return k
@@ -151,8 +154,7 @@ func (k *conn) message(ev ws.Event) {
 	if k.phase != serving || len(b) == 0 || b[0] != '{' && wire.Blank(b) {
 		return
 	}
-	n := e.lane(k.sock.Loop())
-	f := &n.frame
+	f := &k.lane.frame
 	if err := f.Scan(b); err != nil || !ws.ValidText(b) {
 		e.stats.malformed.Add(1)
 		k.malformed(b, err)
@@ -205,12 +207,15 @@ func (k *conn) control(op ws.Opcode, payload []byte) {
 	k.sent(k.sock.End(k.sock.Loop(), out))
 }
 
-// send writes one frame that is no part of a call.
-func (k *conn) send(f *wire.Frame) {
+// send writes one frame that is no part of a call, from the connection's own loop.
+func (k *conn) send(f *wire.Frame) { k.sendFrom(k.sock.Loop(), f) }
+
+// sendFrom is send from any loop, or from a goroutine with nil.
+func (k *conn) sendFrom(l *loop.Loop, f *wire.Frame) {
 	out := k.sock.Begin()
 	start := len(out)
 	out = f.Append(ws.Begin(out))
-	k.sent(k.sock.End(k.sock.Loop(), ws.End(out, start, ws.Text)))
+	k.sent(k.sock.End(l, ws.End(out, start, ws.Text)))
 }
 
 // sent counts a frame that found no place in the queue of a worker that does not read.
@@ -268,8 +273,7 @@ func (k *conn) Closed(_ *loop.Conn, err error) {
 	}
 	k.teardown()
 	k.codec.Release()
-	e := k.engine
-	n := e.lane(k.sock.Loop())
+	e, n := k.engine, k.lane
 	last := len(n.conns) - 1
 	n.conns[k.place] = n.conns[last]
 	n.conns[k.place].place = k.place
@@ -298,7 +302,7 @@ func (k *conn) teardown() {
 func (e *Engine) enroll(k *conn) {
 	k.id, k.token = newUUID(), newUUID()
 	k.peer.Data = k
-	e.fn.Join(&k.peer, fn.Principal{Kind: "worker", Name: anonymous})
+	e.fn.Join(&k.peer, k.peer.Principal)
 	e.mu.Lock()
 	e.workers[k.id] = k
 	e.mu.Unlock()
@@ -308,6 +312,11 @@ func (e *Engine) enroll(k *conn) {
 // dismiss takes a worker out: its functions, its calls, its name, its row.
 func (e *Engine) dismiss(l *loop.Loop, k *conn) {
 	e.fn.Leave(l, &k.peer)
+	e.triggers.Leave(l, (*party)(k))
+	e.news.functions()
+	if k.card != nil {
+		e.news.worker(workerDisconnected, k.id)
+	}
 	e.mu.Lock()
 	if k.card != nil && e.names[workerName{k.space, k.card.name}] == k {
 		delete(e.names, workerName{k.space, k.card.name})

@@ -24,7 +24,11 @@ func (k *conn) frame(f *wire.Frame, raw []byte) {
 	case wire.TypePong:
 	case wire.TypeReattach:
 		k.reattach(f)
-	case wire.TypeRegisterFunction, wire.TypeUnregisterFunction, wire.TypeRegisterService:
+	case wire.TypeTriggerRegistrationResult:
+		k.bound(f)
+	case wire.TypeRegisterFunction, wire.TypeUnregisterFunction, wire.TypeRegisterService,
+		wire.TypeRegisterTriggerType, wire.TypeUnregisterTriggerType, wire.TypeRegisterTrigger,
+		wire.TypeUnregisterTrigger:
 		if !k.announced {
 			k.keep(raw)
 			return
@@ -87,23 +91,27 @@ func (k *conn) settle(space string) {
 	k.replay()
 }
 
-// replay handles the held frames in the order of their arrival, once the worker is announced.
+// replay handles the held frames in the order of their arrival, once the worker is announced. A frame that
+// makes the connection wait holds up those behind it.
 func (k *conn) replay() {
 	if !k.announced || k.hold == nil {
 		return
 	}
-	frames := k.hold.frames
-	k.drop()
-	f := &k.engine.lane(k.sock.Loop()).again
-	for _, raw := range frames {
-		if k.phase != serving {
-			return
-		}
+	f := &k.lane.again
+	for k.phase == serving && !k.waiting && len(k.hold.frames) > 0 {
+		raw := k.hold.frames[0]
+		k.hold.frames = k.hold.frames[1:]
 		if err := f.Scan(raw); err == nil {
 			k.frame(f, raw)
 		}
+		if k.hold == nil { // the frame ended the connection
+			break
+		}
 	}
 	f.Reset()
+	if k.hold != nil && len(k.hold.frames) == 0 {
+		k.drop()
+	}
 }
 
 // drop forgets the held frames.
@@ -129,15 +137,32 @@ func (k *conn) reattach(f *wire.Frame) {
 		old.retire()
 		return
 	}
-	k.waiting = true
-	k.sock.Pause()
+	done := k.wait()
 	its.Post(func() {
 		old.retire()
-		mine.Post(func() {
+		done(nil)
+	})
+}
+
+// wait stops reading until the function that it returns is called, once, on any goroutine: what must be
+// asked elsewhere first is asked without holding up the loop, and arrival order holds. then runs on the
+// connection's loop before the next frame is handled, unless the connection is gone by then.
+func (k *conn) wait() (done func(then func())) {
+	k.waiting = true
+	k.sock.Pause()
+	return func(then func()) {
+		k.sock.Loop().Post(func() {
 			k.waiting = false
+			if k.phase == closed {
+				return
+			}
+			if then != nil {
+				then()
+			}
+			k.replay()
 			k.resume()
 		})
-	})
+	}
 }
 
 // retire ends a connection whose worker has come back on another one.

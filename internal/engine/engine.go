@@ -13,12 +13,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/plinth-run/plinth/internal/budget"
+	"github.com/plinth-run/plinth/internal/engine/trigger"
+	"github.com/plinth-run/plinth/internal/fault"
 	"github.com/plinth-run/plinth/internal/fn"
 	"github.com/plinth-run/plinth/internal/loop"
 	"github.com/plinth-run/plinth/internal/telemetry"
@@ -28,35 +29,40 @@ import (
 
 // Config is what an engine needs. Functions is required; other zero values are usable.
 type Config struct {
-	Listen    string // host:port of the worker listener
+	Listener             // the worker listener
+	More      []Listener // further ones, with rules of their own
 	Functions *fn.Registry
 	Bounds    wire.Bounds // zero = wire.DefaultBounds
-	Hosts     []string    // host names besides loopback ones that a client may have dialled
-	Origins   []string    // origins of browser pages that may connect; none by default
 	Loops     int         // event loops; 0 = one for each CPU
-	Portable  bool        // goroutines in place of the event loop, on any system
-	Grace     time.Duration
-	Version   string
-	Spans     *telemetry.Spans
-	Logs      *telemetry.Logs
-	Names     *telemetry.Names
-	Metrics   *telemetry.Metrics
-	Budget    *budget.Budget
-	Log       *slog.Logger
+
+	// Authenticate says who connects; nil: everyone is trusted. It runs on an event loop and must not block.
+	Authenticate func(Attempt) (fn.Principal, *fault.Error)
+
+	Portable bool // goroutines in place of the event loop, on any system
+	Grace    time.Duration
+	Version  string
+	Spans    *telemetry.Spans
+	Logs     *telemetry.Logs
+	Names    *telemetry.Names
+	Metrics  *telemetry.Metrics
+	Budget   *budget.Budget
+	Log      *slog.Logger
 }
 
 // Engine serves workers. Its methods are safe for concurrent use.
 type Engine struct {
-	cfg     Config
-	bounds  wire.Bounds
-	fn      *fn.Registry
-	room    *fn.Peer
-	log     *slog.Logger
-	codec   ws.Config
-	loops   *loop.Group
-	lanes   []*lane
-	address net.Addr
-	inbox   *inbox
+	cfg    Config
+	bounds wire.Bounds
+	fn     *fn.Registry
+	room   *fn.Peer
+	log    *slog.Logger
+	codec  ws.Config
+	doors  []*door
+	groups []*group
+	inbox  *inbox
+
+	triggers *trigger.Table
+	news     news
 
 	draining atomic.Bool
 	ran      atomic.Bool
@@ -73,6 +79,7 @@ type workerName struct{ space, name string }
 
 // lane is what the connections of one event loop share. Only that loop touches it.
 type lane struct {
+	loop  *loop.Loop
 	frame wire.Frame // of the message being handled
 	again wire.Frame // of a held message being replayed
 	conns []*conn
@@ -120,11 +127,12 @@ func New(cfg Config) (*Engine, error) {
 		queues := cfg.Budget.Account("engine.write-queues", 91, nil)
 		lc.Take, lc.Give = queues.Take, queues.Give
 	}
-	e.loops = loop.New(lc)
-	for range e.loops.Loops() {
-		e.lanes = append(e.lanes, &lane{})
-	}
+	e.furnish(lc)
 	e.inbox = newInbox(e)
+	e.triggers = trigger.New(e.bounds.MaxTriggersPerWorker)
+	if err := e.news.open(e); err != nil {
+		return nil, err
+	}
 	if err := e.register(); err != nil {
 		return nil, fmt.Errorf("engine: register built-in functions: %w", err)
 	}
@@ -148,31 +156,26 @@ func (e *Engine) defaults() {
 	}
 }
 
-// Listen binds the worker listener. Workers are served once Run runs.
-func (e *Engine) Listen(ctx context.Context) (net.Addr, error) {
-	a, err := e.loops.Listen(ctx, "tcp", e.cfg.Listen, e.accept)
-	if err != nil {
-		return nil, fmt.Errorf("engine: listen on %s: %w", e.cfg.Listen, err)
-	}
-	e.address = a
-	return a, nil
-}
-
 // Run serves until ctx ends, then drains: new calls are refused with DRAINING, calls under way get up to
 // the grace time, and every connection is closed normally.
 func (e *Engine) Run(ctx context.Context) error {
 	e.ran.Store(true)
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	for i, l := range e.loops.Loops() {
-		n := e.lanes[i]
-		l.Every(time.Second, func() { e.beat(l, n) })
+	parts := []func(context.Context) error{e.inbox.run, e.news.run}
+	for _, g := range e.groups {
+		for i, l := range g.loops.Loops() {
+			n := g.lanes[i]
+			l.Every(time.Second, func() { e.beat(l, n) })
+		}
+		parts = append(parts, g.loops.Run)
 	}
-	done := make(chan error, 2)
-	go func() { done <- e.loops.Run(serving) }() // owner: Run, which waits for it below
-	go func() { done <- e.inbox.run(serving) }() // owner: Run
+	done := make(chan error, len(parts))
+	for _, run := range parts {
+		go func() { done <- run(serving) }() // owner: Run, which waits for it below
+	}
 	var err error
-	waiting := 2
+	waiting := len(parts)
 	select {
 	case <-ctx.Done():
 		e.drain()
@@ -208,21 +211,17 @@ func (e *Engine) drain() {
 // goodbye sends a normal close to every connection and waits until its frame had a chance to leave.
 func (e *Engine) goodbye() {
 	var wait sync.WaitGroup
-	for i, l := range e.loops.Loops() {
-		n := e.lanes[i]
+	e.everywhere(func(n *lane) {
 		wait.Add(1)
-		l.Post(func() {
+		n.loop.Post(func() {
 			defer wait.Done()
 			for _, k := range n.conns {
 				k.shut(ws.CloseNormal, "plinth is stopping")
 			}
 		})
-	}
+	})
 	wait.Wait()
 }
-
-// lane returns what the connections of a loop share.
-func (e *Engine) lane(l *loop.Loop) *lane { return e.lanes[l.Index()] }
 
 // find returns a live connection by its worker id.
 func (e *Engine) find(id uuid) *conn {
@@ -246,5 +245,9 @@ func (e *Engine) Close() error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	return e.loops.Run(ctx)
+	var err error
+	for _, g := range e.groups {
+		err = errors.Join(err, g.loops.Run(ctx))
+	}
+	return err
 }

@@ -36,10 +36,16 @@ func (k *conn) handshake(b []byte) int {
 		k.turnAway(503, "there are enough connections already")
 		return len(b)
 	}
-	if status, why := e.admit(&r); status != 0 {
+	if status, why := k.admit(&r); status != 0 {
 		k.turnAway(status, why)
 		return len(b)
 	}
+	who, denied := e.identify(k, &r)
+	if denied != nil {
+		k.turnAway(statusOf(denied), denied.Message)
+		return len(b)
+	}
+	k.peer.Principal = who
 	out := k.sock.Begin()
 	k.sent(k.sock.End(k.sock.Loop(), ws.AppendAccept(out, r.Key)))
 	if r.Path == "/otel" {
@@ -52,11 +58,12 @@ func (k *conn) handshake(b []byte) int {
 
 // admit decides on an upgrade: 0, or the HTTP status and the reason of a refusal. Browser pages are kept
 // out by their Origin, and names that somebody pointed at us (DNS rebinding) by their Host.
-func (e *Engine) admit(r *ws.Request) (status int, why string) {
+func (k *conn) admit(r *ws.Request) (status int, why string) {
+	e := k.engine
 	switch {
-	case r.Origin != "" && !slices.Contains(e.cfg.Origins, r.Origin):
+	case r.Origin != "" && !slices.Contains(k.door.Origins, r.Origin):
 		return 403, "browser pages may not connect from origin " + clip(r.Origin)
-	case !e.known(r.Host):
+	case !k.door.known(r.Host):
 		return 403, "unknown host " + clip(r.Host)
 	case e.draining.Load():
 		return 503, "plinth is stopping"
@@ -71,13 +78,13 @@ func (e *Engine) admit(r *ws.Request) (status int, why string) {
 }
 
 // known reports whether a Host header names this machine's loopback or a configured name.
-func (e *Engine) known(host string) bool {
+func (d *door) known(host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		name = h
 	}
 	name = strings.ToLower(strings.Trim(name, "[]"))
-	if name == "localhost" || strings.HasSuffix(name, ".localhost") || slices.Contains(e.cfg.Hosts, name) {
+	if name == "localhost" || strings.HasSuffix(name, ".localhost") || slices.Contains(d.Hosts, name) {
 		return true
 	}
 	a, err := netip.ParseAddr(name)

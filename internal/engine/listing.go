@@ -26,7 +26,8 @@ type functionInfo struct {
 	functionRow
 	RequestSchema  json.RawMessage `json:"request_schema,omitempty"`
 	ResponseSchema json.RawMessage `json:"response_schema,omitempty"`
-	Triggers       []any           `json:"registered_triggers"`
+	Triggers       []bindingRow    `json:"registered_triggers"`
+	Replicas       []string        `json:"replicas,omitempty"` // worker names, where there are several
 	Calls          uint64          `json:"calls"`
 	Failed         uint64          `json:"failed"`
 }
@@ -35,10 +36,19 @@ func rowOf(f *fn.Function) functionRow {
 	return functionRow{f.Name, f.Namespace, f.Owner.Name(), f.Description, f.Metadata}
 }
 
-func infoOf(f *fn.Function) functionInfo {
-	calls, failed := f.Calls()
-	return functionInfo{functionRow: rowOf(f), RequestSchema: f.Request, ResponseSchema: f.Response,
-		Triggers: []any{}, Calls: calls, Failed: failed}
+func (e *Engine) infoOf(f *fn.Function) functionInfo {
+	n := functionInfo{functionRow: rowOf(f), RequestSchema: f.Request, ResponseSchema: f.Response,
+		Triggers: e.bindingRows(e.triggers.To(f.Namespace, f.Name))}
+	hosts := f.Replicated()
+	for _, h := range hosts {
+		calls, failed := h.Calls()
+		n.Calls += calls
+		n.Failed += failed
+		if len(hosts) > 1 {
+			n.Replicas = append(n.Replicas, h.Owner.Name())
+		}
+	}
+	return n
 }
 
 // isInternal reads metadata.internal.
@@ -136,7 +146,7 @@ func (e *Engine) describeFunctions(_ context.Context, q infoQuery) (any, error) 
 		if err != nil {
 			return nil, err
 		}
-		return infoOf(f), nil
+		return e.infoOf(f), nil
 	}
 	rows := make([]any, 0, len(q.FunctionIDs))
 	for _, id := range q.FunctionIDs {
@@ -145,7 +155,7 @@ func (e *Engine) describeFunctions(_ context.Context, q infoQuery) (any, error) 
 			rows = append(rows, map[string]string{"function_id": id, "error": "not_found"})
 			continue
 		}
-		rows = append(rows, infoOf(f))
+		rows = append(rows, e.infoOf(f))
 	}
 	return map[string]any{"functions": rows}, nil
 }
@@ -284,8 +294,19 @@ func (e *Engine) describeWorker(_ context.Context, q workerQuery) (any, error) {
 func (e *Engine) inFull(w workerRow) any {
 	functions := []functionInfo{}
 	for _, f := range e.fn.Functions(w.peer) {
-		functions = append(functions, infoOf(f))
+		functions = append(functions, e.infoOf(f))
+	}
+	types, bindings := []typeRow{}, []bindingRow{}
+	for _, y := range e.triggers.Types() {
+		if e.peerOf(y.Provider) == w.peer {
+			types = append(types, e.typeRow(y))
+		}
+	}
+	for _, s := range e.triggers.Bindings() {
+		if s.Binder != nil && e.peerOf(s.Binder) == w.peer {
+			bindings = append(bindings, e.bindingRow(s))
+		}
 	}
 	return map[string]any{"worker": workerInfo{w, w.pid, w.internal}, "functions": functions,
-		"trigger_types": []any{}, "registered_triggers": []any{}}
+		"trigger_types": types, "registered_triggers": bindings}
 }

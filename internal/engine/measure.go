@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/plinth-run/plinth/internal/fn"
+	"github.com/plinth-run/plinth/internal/loop"
 	"github.com/plinth-run/plinth/internal/telemetry"
 )
 
@@ -25,7 +26,7 @@ func (e *Engine) measure() {
 		fmt.Fprintf(w, "iii_invocation_duration_seconds_bucket{le=\"+Inf\"} %d\n", s.Calls)
 		fmt.Fprintf(w, "iii_invocation_duration_seconds_sum %g\n", float64(s.DurationNS)/1e9)
 		fmt.Fprintf(w, "iii_invocation_duration_seconds_count %d\n", s.Calls)
-		l, c := e.loops.Stats(), &e.stats
+		l, c, t := e.sockets(), &e.stats, e.triggers.Stats()
 		for _, row := range []struct {
 			name string
 			v    any
@@ -39,7 +40,12 @@ func (e *Engine) measure() {
 			{"plinth_handlers_running", s.Running},
 			{"plinth_calls_timed_out_total", s.TimedOut},
 			{"plinth_calls_refused_total", s.Refused},
+			{"plinth_calls_denied_total", s.Denied},
 			{"plinth_answers_late_total", s.Late},
+			{"plinth_trigger_types", t.Types},
+			{"plinth_triggers", t.Bindings},
+			{"plinth_triggers_parked", t.Parked},
+			{"plinth_trigger_events_dropped_total", e.news.dropped.Load()},
 			{"plinth_panics_total", s.Panics + l.Panics},
 			{"plinth_engine_messages_malformed_total", c.malformed.Load()},
 			{"plinth_engine_messages_oversized_total", c.oversized.Load()},
@@ -58,6 +64,17 @@ func (e *Engine) measure() {
 		}
 		e.inbox.sink.Values().WritePrometheus(w, ours)
 	})
+}
+
+// sockets adds up the figures of all loops.
+func (e *Engine) sockets() (s loop.Stats) {
+	for _, g := range e.groups {
+		n := g.loops.Stats()
+		s.Panics += n.Panics
+		s.BytesIn += n.BytesIn
+		s.BytesOut += n.BytesOut
+	}
+	return s
 }
 
 // ours reports a family of metrics that the engine writes itself: a worker's gets another name.

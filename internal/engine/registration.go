@@ -17,11 +17,30 @@ func (k *conn) registration(f *wire.Frame) {
 	case wire.TypeRegisterFunction:
 		if err := k.add(f); err != nil {
 			k.reject(string(f.ID), err)
+			return
 		}
+		k.engine.news.functions()
 	case wire.TypeUnregisterFunction:
-		k.engine.fn.Remove(&k.peer, k.space, string(f.ID))
+		if k.engine.fn.Remove(&k.peer, k.space, string(f.ID)) {
+			k.engine.news.functions()
+		}
 	case wire.TypeRegisterService:
 		// Services are derived from function ids; the frame carries only metadata for listings.
+	case wire.TypeRegisterTriggerType:
+		if err := k.offer(f); err != nil {
+			k.refuseBinding(&wire.Frame{TriggerType: f.ID}, err)
+		}
+	case wire.TypeUnregisterTriggerType:
+		if space, err := k.spaceOf(f); err != nil ||
+			!k.engine.triggers.Withdraw(k.sock.Loop(), (*party)(k), space, string(f.ID)) {
+			k.engine.stats.ignored.Add(1)
+		}
+	case wire.TypeRegisterTrigger:
+		if err := k.bind(f); err != nil {
+			k.refuseBinding(f, err)
+		}
+	case wire.TypeUnregisterTrigger:
+		k.unbind(f)
 	}
 }
 

@@ -367,10 +367,11 @@ func TestAnswersThatNobodyReadsAreBoundedAndCounted(t *testing.T) {
 		c.Bounds.MaxMessageBytes, c.Bounds.HardMessageBytes, c.Bounds.WriteQueueBytes = 64<<10, 256<<10, 64<<10
 	})
 	host, deaf := r.worker("host", "x::y"), r.dial()
-	for range 60 {
+	const calls = 240 // more than the buffers of the two kernels hold
+	for range calls {
 		deaf.ask("x::y", "1")
 	}
-	for range 60 {
+	for range calls {
 		host.answer(`"` + strings.Repeat("z", 60<<10) + `"`)
 	}
 	lost := 0
@@ -382,7 +383,7 @@ func TestAnswersThatNobodyReadsAreBoundedAndCounted(t *testing.T) {
 		if f.code() == wire.CodeCallerOverloaded {
 			lost++
 		}
-		if f.str("invocation_id") == "call-60" {
+		if f.str("invocation_id") == fmt.Sprint("call-", calls) {
 			break
 		}
 	}

@@ -26,14 +26,16 @@ type Access interface {
 type Verb uint8
 
 // The verbs. Functions of VerbOpen are called by everyone who is connected: the protocol itself needs them.
+// Those of VerbRegister register something on the caller's behalf and look at what it is themselves.
 const (
 	VerbCall Verb = iota
 	VerbRead
+	VerbRegister
 	VerbManage
 	VerbOpen
 )
 
-var verbs = [...]string{"call", "read", "manage", "open"}
+var verbs = [...]string{"call", "read", "register", "manage", "open"}
 
 // String returns the word that a scope has for it.
 func (v Verb) String() string { return verbs[v] }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"os"
+	"strconv"
 	"testing"
 
 	"github.com/plinth-run/plinth/internal/engine/channel"
@@ -29,7 +31,8 @@ func BenchmarkBytes(b *testing.B) {
 
 // pump sends b.N frames through a channel and waits for the last.
 func pump(b *testing.B, cfg loop.Config) {
-	h := open(b, channel.New(channel.Options{}), cfg, nil)
+	bb, _ := strconv.Atoi(os.Getenv("BB"))
+	h := open(b, channel.New(channel.Options{BufferBytes: bb << 10}), cfg, nil)
 	wr, rr := h.pair(b, nil, 0)
 	w, r := h.dial(b, wr), h.dial(b, rr)
 	got := make(chan int64, 1)

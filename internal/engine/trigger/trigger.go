@@ -40,6 +40,7 @@ type Type struct {
 	Payload     []byte // JSON Schema of what a bound function gets; nil = none
 	Provider    Party
 	Internal    bool // hidden from default listings
+	Instant     bool // the provider takes every binding and does not answer
 
 	at int // index in the provider's share
 }
@@ -284,6 +285,9 @@ func (t *Table) provider(b *Binding) *Type {
 func (t *Table) deliver(l *loop.Loop, b *Binding, y *Type) {
 	b.with, b.failure = y, nil
 	y.Provider.Deliver(l, b)
+	if y.Instant {
+		b.settle()
+	}
 }
 
 // part takes a binding from its provider, which is told where it is still there to be told.
