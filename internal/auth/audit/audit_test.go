@@ -274,7 +274,8 @@ func TestAFileThatIsAllBrokenBecomesEmpty(t *testing.T) {
 
 func TestMoreDamageThanABatchIsPutAside(t *testing.T) {
 	dir := t.TempDir()
-	ok(t, os.WriteFile(filepath.Join(dir, currentName), bytes.Repeat([]byte(strings.Repeat("x", 99)+"\n"), maxTail/100+maxLine), 0o600))
+	rubbish := bytes.Repeat([]byte(strings.Repeat("x", 99)+"\n"), maxTail/100+maxLine)
+	ok(t, os.WriteFile(filepath.Join(dir, currentName), rubbish, 0o600))
 	tr, err := Open(dir, Options{})
 	ok(t, err)
 	defer func() { _ = tr.Close() }()

@@ -42,7 +42,8 @@ func clip(s string) string {
 // decode reads a line without its end. Members that this version does not know are no fault: a newer one
 // may have written the line.
 func decode(line []byte) (Event, error) {
-	if len(line) == 0 || line[0] != '{' || len(line) > maxLine { // the first: a start passes megabytes of rubbish fast
+	// The first byte alone refuses most rubbish: a start may have megabytes of it to pass.
+	if len(line) == 0 || line[0] != '{' || len(line) > maxLine {
 		return Event{}, fmt.Errorf("audit: %d bytes that are no line", len(line))
 	}
 	var e Event

@@ -31,8 +31,8 @@ func TestALineIsJSONInSnakeCase(t *testing.T) {
 func TestTheLargestEventFitsALine(t *testing.T) {
 	for _, fill := range []string{"\x01", "\xff", "é", "<", "\u2028"} {
 		s := strings.Repeat(fill, 2000)
-		line, err := encode(Event{Time: time.Unix(1, 0), Actor: Actor{s, s, s}, Action: s, Target: s, Outcome: s, Reason: s,
-			Remote: s, Door: s, Trace: s})
+		line, err := encode(Event{Time: time.Unix(1, 0), Actor: Actor{s, s, s}, Action: s, Target: s, Outcome: s,
+			Reason: s, Remote: s, Door: s, Trace: s})
 		ok(t, err)
 		if len(line) > maxLine/2 {
 			t.Errorf("%q: %d bytes", fill, len(line))

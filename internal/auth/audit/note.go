@@ -26,8 +26,8 @@ type notes struct {
 	total   int64
 }
 
-// Note adds an event without waiting for it: those of one second with the same action, actor and remote become
-// one line with a count and the texts of the first. At most 256 lines come of a second; what is above is
+// Note adds an event without waiting for it: those of one second with the same action, actor and remote
+// become one line with a count and the texts of the first. At most 256 lines come of a second; what is above is
 // dropped, and the trail tells how many in a line of its own, "audit.drop". Notes of the last second before a
 // kill are lost. It does no I/O.
 func (t *Trail) Note(e Event) {
@@ -83,7 +83,7 @@ func (n *notes) lost() int64 {
 	return n.total
 }
 
-// flush writes the notes. Those that the disk does not take are counted, and told with the next that it takes.
+// flush writes the notes. Those that the disk does not take are counted, and told with the next that it does.
 func (t *Trail) flush() {
 	list := t.notes.take(t.o.Now())
 	var lines []byte

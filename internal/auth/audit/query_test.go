@@ -90,12 +90,11 @@ func TestACursorWhoseFileIsGoneEndsThePages(t *testing.T) {
 
 func TestAQueryReadsABoundedPart(t *testing.T) {
 	tr := open(t, Options{FS: memory(t), MaxBytes: 64 << 20})
-	big := event(0)
-	big.Reason, big.Target, big.Door = strings.Repeat("\x01", 512), strings.Repeat("\x01", 512), strings.Repeat("\x01", 512)
-	var lines []byte
-	line, err := encode(Event{Time: time.Unix(1, 0), Action: "a", Outcome: OK, Reason: big.Reason, Target: big.Target,
-		Door: big.Door, Remote: big.Door, Trace: big.Door})
+	fill := strings.Repeat("\x01", 512)
+	line, err := encode(Event{Time: time.Unix(1, 0), Action: "a", Outcome: OK, Reason: fill, Target: fill,
+		Door: fill, Remote: fill, Trace: fill})
 	ok(t, err)
+	var lines []byte
 	for range maxBytes/len(line) - 1 {
 		lines = append(lines, line...)
 	}

@@ -28,8 +28,8 @@ type waiting struct {
 	done  chan error    // told the outcome
 }
 
-// Write adds a line and returns when it is on disk. ErrBusy and ErrClosed mean that nothing was written; after
-// the error of ctx the line may be there or not.
+// Write adds a line and returns when it is on disk. ErrBusy and ErrClosed mean that nothing was written;
+// after the error of ctx the line may be there or not.
 func (t *Trail) Write(ctx context.Context, e Event) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("audit: write: %w", err)
@@ -47,8 +47,8 @@ func (t *Trail) Write(ctx context.Context, e Event) error {
 	return nil
 }
 
-// put hands lines to the disk. There is no goroutine of the trail for that: the first who comes writes its own
-// line, those who come meanwhile gather, and one of them writes them all.
+// put hands lines to the disk. There is no goroutine of the trail for that: the first who comes writes its
+// own line, those who come meanwhile gather, and one of them writes them all.
 func (t *Trail) put(ctx context.Context, lines []byte, count int64) error {
 	w := &waiting{lines: lines, count: count, lead: make(chan struct{}, 1), done: make(chan error, 1)}
 	t.mu.Lock()
@@ -187,8 +187,8 @@ func (t *Trail) fail(op, path string, err error) error {
 	return t.failure
 }
 
-// rotate puts the current file aside and removes the files that are too many. There is no current file then. A
-// rename that the disk had no room for changes nothing, and the write fails.
+// rotate puts the current file aside and removes the files that are too many. There is no current file then.
+// A rename that the disk had no room for changes nothing, and the write fails.
 func (t *Trail) rotate() error {
 	t.files.Lock()
 	defer t.files.Unlock()
