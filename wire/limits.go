@@ -36,6 +36,10 @@ type Bounds struct {
 	DropAfter             time.Duration
 	MaxInvocation         time.Duration
 	MaxConnections        int
+	MaxChannelsPerWorker  int
+	MaxChannels           int
+	ChannelBufferBytes    int
+	ChannelUntaken        time.Duration
 }
 
 // Limit is one row of the table of bounds. Default, Min and Max are in Unit; Min equal to Max means
@@ -139,6 +143,18 @@ func rows() []row {
 		{Limit{"max_connections", 20_000, 1, 1_000_000, "count",
 			"Connections at a time. One more is refused with 503.",
 			""}, func(b *Bounds) any { return &b.MaxConnections }},
+		{Limit{"max_channels_per_worker", 1_000, 1, 1_000_000, "count",
+			"Channels that one connection has made and that are not over. One more is refused.",
+			CodeLimit}, func(b *Bounds) any { return &b.MaxChannelsPerWorker }},
+		{Limit{"max_channels", 10_000, 1, 1_000_000, "count",
+			"Channels at a time. One more is refused.",
+			CodeLimit}, func(b *Bounds) any { return &b.MaxChannels }},
+		{Limit{"channel_buffer_bytes", mib, 64 * kib, gib, "bytes",
+			"Bytes of one channel that wait for its reader. Past it nothing is read from its writer.",
+			""}, func(b *Bounds) any { return &b.ChannelBufferBytes }},
+		{Limit{"channel_untaken_ms", 5 * minute, 100, 24 * hour, "ms",
+			"Time for both ends of a channel to be opened. Then it is removed.",
+			""}, func(b *Bounds) any { return &b.ChannelUntaken }},
 	}
 }
 

@@ -13,6 +13,9 @@ var errSilent = errors.New("engine: no sign of life")
 // not introduce themselves, silence.
 func (e *Engine) beat(l *loop.Loop, n *lane) {
 	now, b := l.Now(), &e.bounds
+	if n == e.groups[0].lanes[0] {
+		e.channels.Sweep(now)
+	}
 	for i := len(n.conns) - 1; i >= 0; i-- { // closing moves the last one into the gap
 		k := n.conns[i]
 		idle := now - k.seen
@@ -21,7 +24,9 @@ func (e *Engine) beat(l *loop.Loop, n *lane) {
 			if now-k.since > int64(b.HandshakeTimeout) {
 				k.turnAway(408, "the request head did not arrive in time")
 			}
-		case k.phase == closed:
+		case k.phase == closed || k.phase == admitting: // an auth function has a deadline of its own
+		case k.phase == piping:
+			k.pipe.Beat(now)
 		case idle > int64(b.DropAfter):
 			e.log.Warn("worker dropped: silent", "worker", k.peer.Name(), "id", k.id.String())
 			k.teardown()

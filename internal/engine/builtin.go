@@ -46,6 +46,8 @@ func (e *Engine) builtins() []builtin {
 		{fn.VerbRegister, "engine::register_trigger", "Bind a function to a trigger type, until it is removed",
 			handle(e.registerTrigger)},
 		{fn.VerbRegister, "engine::unregister_trigger", "Remove a trigger", handle(e.unregisterTrigger)},
+		{fn.VerbOpen, "engine::channels::create", "Make a channel: one end writes, the other reads",
+			handle(e.createChannel)},
 		{fn.VerbOpen, "engine::baggage::get", "Read one member of the call's baggage", handle(baggageGet)},
 		{fn.VerbOpen, "engine::baggage::set", "Check a member that is to be set in the baggage",
 			handle(baggageSet)},
@@ -118,6 +120,24 @@ func (e *Engine) logRecord(ctx context.Context, level string, in logInput) (any,
 	}
 	e.cfg.Logs.Record(&r)
 	return nil, nil
+}
+
+type channelInput struct {
+	BufferSize int `json:"buffer_size"`
+}
+
+// createChannel is engine::channels::create. The channel goes with the worker that made it.
+func (e *Engine) createChannel(ctx context.Context, in channelInput) (any, error) {
+	call, _ := fn.Current(ctx)
+	var owner any
+	if k, ok := connOf(call.Caller); ok {
+		owner = k
+	}
+	writer, reader, err := e.channels.Create(owner, in.BufferSize)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"writer": writer, "reader": reader}, nil
 }
 
 type baggageInput struct {

@@ -161,6 +161,12 @@ func (c *client) send(format string, args ...any) {
 	c.raw(ws.AppendMaskedFrame(nil, ws.Text, []byte(text), 0x12345678))
 }
 
+// say writes one text message as it is.
+func (c *client) say(message string) {
+	c.t.Helper()
+	c.raw(ws.AppendMaskedFrame(nil, ws.Text, []byte(message), 0x12345678))
+}
+
 // event reads the next codec event; err tells that the connection is over.
 func (c *client) event() (ws.Event, error) {
 	c.nc.SetDeadline(time.Now().Add(patience))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/plinth-run/plinth/internal/engine/channel"
 	"github.com/plinth-run/plinth/internal/fault"
 	"github.com/plinth-run/plinth/internal/fn"
 	"github.com/plinth-run/plinth/internal/loop"
@@ -19,7 +20,9 @@ type phase uint8
 const (
 	handshaking phase = iota
 	serving           // a worker, on path /
+	admitting         // an auth function is being asked
 	reporting         // telemetry only, on path /otel
+	piping            // one end of a channel
 	closed
 )
 
@@ -47,6 +50,7 @@ type conn struct {
 	card      *card // what the worker said of itself; guarded by engine.mu once announced
 	hold      *hold // registrations that wait for the announcement
 	drain     *wire.Drain
+	pipe      *channel.End // while piping
 
 	since  int64 // connected, Unix ns
 	seen   int64 // last bytes, Unix ns
@@ -88,6 +92,9 @@ func (k *conn) Data(c *loop.Conn, b []byte) int {
 		if used = k.handshake(b); used == 0 || k.phase == handshaking {
 			return used
 		}
+	}
+	if k.pipe != nil {
+		return used + k.pipe.Data(c, b[used:])
 	}
 	events := 0
 	for k.phase != closed && !k.waiting {
@@ -226,7 +233,10 @@ func (k *conn) sent(err error) {
 }
 
 // Drained is called when the write queue is empty again after it was over the soft mark.
-func (k *conn) Drained(*loop.Conn) {
+func (k *conn) Drained(c *loop.Conn) {
+	if k.pipe != nil {
+		k.pipe.Drained(c)
+	}
 	if k.slow {
 		k.slow = false
 		k.resume()
@@ -252,12 +262,13 @@ func (k *conn) fail(err error) {
 	k.shut(code, reason)
 }
 
-// shut ends the connection: what belongs to the worker is taken down first, then the close frame leaves.
+// shut ends the connection: what belongs to the worker is taken down first, then the close frame leaves. The
+// ends of a channel say goodbye themselves.
 func (k *conn) shut(code uint16, reason string) {
-	if k.phase == closed {
+	if k.phase == closed || k.phase == piping {
 		return
 	}
-	upgraded := k.phase != handshaking
+	upgraded := k.phase != handshaking && k.phase != admitting
 	k.teardown()
 	if upgraded {
 		out := k.sock.Begin()
@@ -267,7 +278,10 @@ func (k *conn) shut(code uint16, reason string) {
 }
 
 // Closed is called once, when the socket is gone.
-func (k *conn) Closed(_ *loop.Conn, err error) {
+func (k *conn) Closed(c *loop.Conn, err error) {
+	if k.pipe != nil {
+		k.pipe.Closed(c, err)
+	}
 	if k.phase == serving && err != nil {
 		k.engine.log.Debug("connection lost", "worker", k.peer.Name(), "error", err)
 	}
@@ -313,6 +327,7 @@ func (e *Engine) enroll(k *conn) {
 func (e *Engine) dismiss(l *loop.Loop, k *conn) {
 	e.fn.Leave(l, &k.peer)
 	e.triggers.Leave(l, (*party)(k))
+	e.channels.Leave(k)
 	e.news.functions()
 	if k.card != nil {
 		e.news.worker(workerDisconnected, k.id)

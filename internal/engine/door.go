@@ -126,9 +126,13 @@ func (e *Engine) Revoke(id string) {
 			for i := len(n.conns) - 1; i >= 0; i-- {
 				k := n.conns[i]
 				who := &k.peer.Principal
-				if k.phase != handshaking && (id != "" && who.ID == id || id == "" && who.Kind == "loopback") {
-					k.shut(ws.ClosePolicy, "the credential is no longer valid")
+				if k.phase == handshaking || (id == "" || who.ID != id) && (id != "" || who.Kind != "loopback") {
+					continue
 				}
+				if k.phase == piping {
+					k.sock.Close(errRevoked)
+				}
+				k.shut(ws.ClosePolicy, "the credential is no longer valid")
 			}
 		})
 	})

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/plinth-run/plinth/internal/budget"
+	"github.com/plinth-run/plinth/internal/engine/channel"
 	"github.com/plinth-run/plinth/internal/engine/trigger"
 	"github.com/plinth-run/plinth/internal/fault"
 	"github.com/plinth-run/plinth/internal/fn"
@@ -61,6 +62,7 @@ type Engine struct {
 	groups []*group
 	inbox  *inbox
 
+	channels *channel.Hub
 	triggers *trigger.Table
 	news     news
 
@@ -128,6 +130,10 @@ func New(cfg Config) (*Engine, error) {
 		lc.Take, lc.Give = queues.Take, queues.Give
 	}
 	e.furnish(lc)
+	e.channels = channel.New(channel.Options{PerOwner: e.bounds.MaxChannelsPerWorker,
+		Total: e.bounds.MaxChannels, BufferBytes: e.bounds.ChannelBufferBytes, MaxMessage: e.bounds.MaxMessageBytes,
+		Untaken: e.bounds.ChannelUntaken, PingAfter: e.bounds.PingAfter, DropAfter: e.bounds.DropAfter,
+		Take: lc.Take, Give: lc.Give, Now: telemetry.Now})
 	e.inbox = newInbox(e)
 	e.triggers = trigger.New(e.bounds.MaxTriggersPerWorker)
 	if err := e.news.open(e); err != nil {
@@ -210,6 +216,7 @@ func (e *Engine) drain() {
 
 // goodbye sends a normal close to every connection and waits until its frame had a chance to leave.
 func (e *Engine) goodbye() {
+	e.channels.Close()
 	var wait sync.WaitGroup
 	e.everywhere(func(n *lane) {
 		wait.Add(1)

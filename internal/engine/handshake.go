@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/plinth-run/plinth/internal/engine/channel"
 	"github.com/plinth-run/plinth/wire"
 	"github.com/plinth-run/plinth/wire/ws"
 )
@@ -40,20 +41,66 @@ func (k *conn) handshake(b []byte) int {
 		k.turnAway(status, why)
 		return len(b)
 	}
+	if id, ok := strings.CutPrefix(r.Path, channelPath); ok {
+		k.open(&r, id)
+		return n
+	}
 	who, denied := e.identify(k, &r)
 	if denied != nil {
 		k.turnAway(statusOf(denied), denied.Message)
 		return len(b)
 	}
 	k.peer.Principal = who
+	k.enter(&r)
+	return n
+}
+
+// enter lets a client in.
+func (k *conn) enter(r *ws.Request) {
 	out := k.sock.Begin()
 	k.sent(k.sock.End(k.sock.Loop(), ws.AppendAccept(out, r.Key)))
 	if r.Path == "/otel" {
 		k.phase = reporting
-		return n
+		return
 	}
 	k.welcome()
-	return n
+}
+
+// channelPath is what the path of a channel's end begins with; its id follows.
+const channelPath = "/ws/channels/"
+
+// open makes the connection one end of a channel. The key of that end is its credential: whoever was given
+// it by a worker may use it (protocol section 12). A credential that comes beside it must be right all the same.
+func (k *conn) open(r *ws.Request, id string) {
+	if r.Header("Authorization") != "" {
+		who, denied := k.engine.identify(k, r)
+		if denied != nil {
+			k.turnAway(statusOf(denied), denied.Message)
+			return
+		}
+		k.peer.Principal = who
+	}
+	query, err := url.ParseQuery(r.Query)
+	if err != nil {
+		k.turnAway(400, "the query cannot be read")
+		return
+	}
+	end, status := k.engine.channels.Take(id, query.Get("key"), query.Get("dir"), k.sock, k.door.group)
+	if status == channel.Unknown {
+		k.turnAway(404, "no such channel, or not with this key")
+		return
+	}
+	out := k.sock.Begin()
+	out = ws.AppendAccept(out, r.Key)
+	if status == channel.Taken {
+		k.phase = closed
+		k.sent(k.sock.End(k.sock.Loop(), ws.AppendClose(out, ws.ClosePolicy, "this end of the channel is taken")))
+		k.sock.Finish()
+		return
+	}
+	k.phase, k.pipe = piping, end
+	k.sent(k.sock.End(k.sock.Loop(), out))
+	end.Open()
 }
 
 // admit decides on an upgrade: 0, or the HTTP status and the reason of a refusal. Browser pages are kept
@@ -67,7 +114,7 @@ func (k *conn) admit(r *ws.Request) (status int, why string) {
 		return 403, "unknown host " + clip(r.Host)
 	case e.draining.Load():
 		return 503, "plinth is stopping"
-	case r.Path == "/" || r.Path == "/otel":
+	case r.Path == "/" || r.Path == "/otel" || strings.HasPrefix(r.Path, channelPath):
 	default:
 		return 404, "no such path: workers connect to /"
 	}

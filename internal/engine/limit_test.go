@@ -253,7 +253,43 @@ var probes = map[string]probe{
 		for status(t, r, "GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n") == "503" { // until the close has arrived
 		}
 	}},
-	"max_triggers_per_worker": {nil, func(*testing.T, *rig) {}}, // triggers are ignored so far
+	"max_triggers_per_worker": {func(b *wire.Bounds) { b.MaxTriggersPerWorker = 2 }, func(t *testing.T, r *rig) {
+		c := r.worker("w")
+		for i := range 3 {
+			c.send(`{"type":"registertrigger","id":"t-%d","trigger_type":"hook","function_id":"x::y"}`, i)
+		}
+		f := c.want("triggerregistrationresult")
+		expect(t, "past it", f.str("id")+" "+f.code(), "t-2 "+wire.CodeLimit)
+		c.send(`{"type":"registertriggertype","id":"mine","description":""}`)
+		expect(t, "types count as well", c.want("triggerregistrationresult").code(), wire.CodeLimit)
+	}},
+	"max_channels_per_worker": {func(b *wire.Bounds) { b.MaxChannelsPerWorker = 1 }, func(t *testing.T, r *rig) {
+		a, b := r.worker("a"), r.worker("b")
+		expect(t, "at the bound", a.call("engine::channels::create", "").code(), "")
+		expect(t, "past it", a.call("engine::channels::create", "").code(), wire.CodeLimit)
+		expect(t, "another worker", b.call("engine::channels::create", "").code(), "")
+	}},
+	"max_channels": {func(b *wire.Bounds) { b.MaxChannels = 1 }, func(t *testing.T, r *rig) {
+		a, b := r.worker("a"), r.worker("b")
+		expect(t, "at the bound", a.call("engine::channels::create", "").code(), "")
+		expect(t, "past it", b.call("engine::channels::create", "").code(), wire.CodeLimit)
+	}},
+	"channel_buffer_bytes": {func(b *wire.Bounds) { b.ChannelBufferBytes = 64 << 10 }, func(t *testing.T, r *rig) {
+		writer, _ := r.channel(r.worker("w"))
+		part := ws.AppendMaskedFrame(nil, ws.Binary, make([]byte, 32<<10), 1)
+		for range 8 {
+			writer.raw(part) // the kernels hold what the engine does not read
+		}
+		for r.metric("plinth_channel_pauses_total") == "0" {
+		}
+	}},
+	"channel_untaken_ms": {func(b *wire.Bounds) { b.ChannelUntaken = 100 * time.Millisecond }, func(t *testing.T, r *rig) {
+		w := r.worker("w")
+		w.call("engine::channels::create", "")
+		for r.metric("plinth_channels_swept_total") != "1" {
+		}
+		expect(t, "channels left", r.metric("plinth_channels"), "0")
+	}},
 }
 
 func expect[T comparable](t *testing.T, what string, got, want T) {

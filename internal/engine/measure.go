@@ -26,7 +26,7 @@ func (e *Engine) measure() {
 		fmt.Fprintf(w, "iii_invocation_duration_seconds_bucket{le=\"+Inf\"} %d\n", s.Calls)
 		fmt.Fprintf(w, "iii_invocation_duration_seconds_sum %g\n", float64(s.DurationNS)/1e9)
 		fmt.Fprintf(w, "iii_invocation_duration_seconds_count %d\n", s.Calls)
-		l, c, t := e.sockets(), &e.stats, e.triggers.Stats()
+		l, c, t, p := e.sockets(), &e.stats, e.triggers.Stats(), e.channels.Stats()
 		for _, row := range []struct {
 			name string
 			v    any
@@ -42,6 +42,17 @@ func (e *Engine) measure() {
 			{"plinth_calls_refused_total", s.Refused},
 			{"plinth_calls_denied_total", s.Denied},
 			{"plinth_answers_late_total", s.Late},
+			{"plinth_channels", p.Open},
+			{"plinth_channels_created_total", p.Created},
+			{"plinth_channels_finished_total", p.Finished},
+			{"plinth_channels_broken_total", p.Broken},
+			{"plinth_channels_swept_total", p.Swept},
+			{"plinth_channels_refused_total", p.Refused},
+			{"plinth_channel_bytes_received_total", p.BytesIn},
+			{"plinth_channel_bytes_sent_total", p.BytesOut},
+			{"plinth_channel_messages_lost_total", p.MessagesLost},
+			{"plinth_channel_bytes_lost_total", p.BytesLost},
+			{"plinth_channel_pauses_total", p.Paused},
 			{"plinth_trigger_types", t.Types},
 			{"plinth_triggers", t.Bindings},
 			{"plinth_triggers_parked", t.Parked},

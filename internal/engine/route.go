@@ -14,6 +14,7 @@ import (
 
 var (
 	errRetired = errors.New("engine: the worker has connected anew")
+	errRevoked = errors.New("engine: the credential is no longer valid")
 	errNoID    = errors.New("no such invocation")
 )
 

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"io"
 	"net"
-	"os"
-	"strconv"
 	"testing"
 
 	"github.com/plinth-run/plinth/internal/engine/channel"
@@ -18,9 +16,9 @@ const chunk = 64 << 10
 // BenchmarkBytes moves binary frames of 64 KiB from one client to another, and beside it the same bytes by
 // a bare io.Copy between two sockets, with and without the kernel's help.
 func BenchmarkBytes(b *testing.B) {
-	b.Run("channel", func(b *testing.B) { pump(b, loop.Config{}) })
-	b.Run("channel_read_256KiB", func(b *testing.B) { pump(b, loop.Config{ReadBytes: 256 << 10}) })
-	b.Run("channel_portable", func(b *testing.B) { pump(b, loop.Config{Portable: true}) })
+	b.Run("channel", func(b *testing.B) { pump(b, loop.Config{ReadBytes: 256 << 10}) })
+	b.Run("channel_portable", func(b *testing.B) { pump(b, loop.Config{ReadBytes: 256 << 10, Portable: true}) })
+	b.Run("channel_read_64KiB", func(b *testing.B) { pump(b, loop.Config{}) })
 	b.Run("io_copy", func(b *testing.B) { relay(b, func(d, s net.Conn) { _, _ = io.Copy(d, s) }) })
 	b.Run("io_copy_no_splice", func(b *testing.B) {
 		relay(b, func(d, s net.Conn) {
@@ -31,8 +29,7 @@ func BenchmarkBytes(b *testing.B) {
 
 // pump sends b.N frames through a channel and waits for the last.
 func pump(b *testing.B, cfg loop.Config) {
-	bb, _ := strconv.Atoi(os.Getenv("BB"))
-	h := open(b, channel.New(channel.Options{BufferBytes: bb << 10}), cfg, nil)
+	h := open(b, channel.New(channel.Options{}), cfg, nil)
 	wr, rr := h.pair(b, nil, 0)
 	w, r := h.dial(b, wr), h.dial(b, rr)
 	got := make(chan int64, 1)
@@ -82,6 +79,31 @@ func swallow(b *testing.B, r *client) (sum int64) {
 			return sum
 		}
 		n += m
+	}
+}
+
+// BenchmarkMessages moves small text messages, many in a read: what each of them costs the hub.
+func BenchmarkMessages(b *testing.B) {
+	h := open(b, channel.New(channel.Options{}), loop.Config{ReadBytes: 256 << 10}, nil)
+	wr, rr := h.pair(b, nil, 0)
+	w, r := h.dial(b, wr), h.dial(b, rr)
+	got := make(chan int64, 1)
+	go func() { got <- swallow(b, r) }() // ends with the close frame
+	const many = 500
+	var out []byte
+	for range many {
+		out = ws.AppendMaskedFrame(out, ws.Text, bytes.Repeat([]byte{'a'}, 100), 0x01020304)
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N/many + 1 {
+		if _, err := w.nc.Write(out); err != nil {
+			b.Fatal(err)
+		}
+	}
+	w.close(b, ws.CloseNormal, "stream_complete")
+	if n := <-got; n != int64(b.N/many+1)*many*100 {
+		b.Fatalf("%d bytes", n)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ const (
 
 const (
 	headRoom  = 16      // a read makes frames of at most this much more than itself
+	frameHead = 10      // the header of a frame of ours, at most
 	quotaStep = 4 << 10 // bytes asked of the budget at least
 
 	// A reader that has room again is noticed by looking, as a connection tells of an empty queue only
@@ -73,10 +75,14 @@ func (p *pipe) reader() *End {
 // room reports whether n more bytes of the writer may be handled; under p.mu, like all that follows.
 func (p *pipe) room(n int) bool {
 	if r := p.reader(); r != nil {
-		return p.flush(r) && r.conn.Queued() < p.hub.o.BufferBytes
+		return p.flush(r) && r.conn.Queued() < p.window()
 	}
 	return p.messages < p.most && len(p.wait) < p.hub.o.BufferBytes && p.reserve(len(p.wait)+n+headRoom)
 }
+
+// window is how much may be in the reader's write queue before the writer is held back. It is half of what
+// may wait for a reader, so that the loop's buffers, which double, stay of a size that is used again.
+func (p *pipe) window() int { return p.hub.o.BufferBytes / 2 }
 
 // reserve sees to it that the budget covers n bytes in wait.
 func (p *pipe) reserve(n int) bool {
@@ -141,6 +147,9 @@ func (p *pipe) hold(op ws.Opcode, last bool, payload []byte) {
 // appendFrame appends a frame that may be a fragment of a message.
 func appendFrame(dst []byte, op ws.Opcode, last bool, payload []byte) []byte {
 	start := len(dst)
+	if n := len(payload) + frameHead; n > cap(dst)-start { // append would add a quarter only, and copy often
+		dst = slices.Grow(dst, max(n, cap(dst)))
+	}
 	dst = ws.AppendFrame(dst, op, payload)
 	if !last {
 		dst[start] &^= 0x80 // FIN
@@ -207,7 +216,7 @@ func (p *pipe) advance() bool {
 		p.told = r.say(*p.last)
 		return !p.told
 	}
-	if p.stalled && r.conn.Queued() <= p.hub.o.BufferBytes/2 {
+	if p.stalled && r.conn.Queued() <= p.window()/2 {
 		p.unstall()
 	}
 	return p.stalled
