@@ -109,15 +109,20 @@ func (r *rig) dial() *client {
 	return c
 }
 
-// open connects to a path.
-func (r *rig) open(path string) *client {
+// open connects to a path, with header lines if there are any.
+func (r *rig) open(path string, header ...string) *client {
 	r.t.Helper()
 	nc, err := net.Dial("tcp", r.addr)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	nc.SetDeadline(time.Now().Add(patience))
-	rest, err := ws.ClientHandshake(nc, r.addr, path, nil)
+	head := map[string][]string{}
+	for _, line := range header {
+		name, value, _ := strings.Cut(line, ": ")
+		head[name] = append(head[name], value)
+	}
+	rest, err := ws.ClientHandshake(nc, r.addr, path, head)
 	if err != nil {
 		r.t.Fatal(err)
 	}

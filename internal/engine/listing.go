@@ -51,17 +51,6 @@ func (e *Engine) infoOf(f *fn.Function) functionInfo {
 	return n
 }
 
-// isInternal reads metadata.internal.
-func isInternal(metadata []byte) bool {
-	if wire.IsNull(metadata) {
-		return false
-	}
-	var m struct {
-		Internal bool `json:"internal"`
-	}
-	return json.Unmarshal(metadata, &m) == nil && m.Internal
-}
-
 type functionQuery struct {
 	Search          string   `json:"search"`
 	Prefix          string   `json:"prefix"`

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"encoding/json"
 	"errors"
 	"unicode"
 	"unicode/utf8"
@@ -65,13 +66,30 @@ func (k *conn) add(f *wire.Frame) error {
 		e.fn.Lookup([]byte(k.space), f.ID) == nil {
 		return over("the list of this worker's functions", b.MaxFunctionsPerWorker)
 	}
+	if err := k.mayRegister(k.space, string(f.ID)); err != nil {
+		return err
+	}
+	marks := marksOf(f.Metadata)
 	_, err := e.fn.Add(&k.peer, fn.Spec{
 		Namespace: k.space, Name: string(f.ID), Target: (*host)(k),
 		Description: cut(string(f.Description), b.MaxDescriptionBytes),
 		Request:     keepRaw(f.RequestFormat), Response: keepRaw(f.ResponseFormat), Metadata: keepRaw(f.Metadata),
-		Internal: isInternal(f.Metadata),
+		Internal: marks.Internal, Replicas: marks.Replicas,
 	})
 	return err
+}
+
+// marks are the members of a function's metadata that mean something to the engine.
+type marks struct {
+	Internal bool `json:"internal"` // hidden from default listings
+	Replicas bool `json:"replicas"` // other workers may host it too, if they say the same
+}
+
+func marksOf(metadata []byte) (m marks) {
+	if !wire.IsNull(metadata) && json.Unmarshal(metadata, &m) != nil {
+		return marks{}
+	}
+	return m
 }
 
 // reject tells the worker, and the log, that a function was not registered.

@@ -247,6 +247,13 @@ func appendCaller(dst []byte, c *fn.Call) []byte {
 		dst = append(dst, `,"worker_id":"`...)
 		dst = append(append(dst, k.id.String()...), '"')
 	}
+	if c.Principal.ID != "" {
+		dst = append(dst, `,"principal":{"kind":`...)
+		dst = wire.AppendString(dst, c.Principal.Kind)
+		dst = append(dst, `,"name":`...)
+		dst = wire.AppendString(dst, c.Principal.Name)
+		dst = append(dst, '}')
+	}
 	return append(dst, '}')
 }
 
