@@ -182,17 +182,16 @@ func TestReplicasShareTheCallsOfAName(t *testing.T) {
 		t.Errorf("a host without the flag: got %q", got)
 	}
 	caller := r.worker("caller")
-	var ids []string
 	for range 4 {
-		ids = append(ids, caller.ask("x::y", ""))
+		caller.ask("x::y", "")
 	}
 	for range 2 {
 		a.answer(`"a"`)
 		b.answer(`"b"`)
 	}
 	count := map[any]int{}
-	for _, id := range ids {
-		count[caller.result(id)["result"]]++
+	for range 4 {
+		count[caller.want("invocationresult")["result"]]++
 	}
 	if count["a"] != 2 || count["b"] != 2 {
 		t.Errorf("got %v", count)
@@ -201,13 +200,14 @@ func TestReplicasShareTheCallsOfAName(t *testing.T) {
 	if fmt.Sprint(out["replicas"]) != "[a b]" || out["calls"] != 4.0 {
 		t.Errorf("got %v", out)
 	}
-	x, y := caller.ask("x::y", ""), caller.ask("x::y", "")
+	caller.ask("x::y", "")
+	caller.ask("x::y", "")
 	a.want("invokefunction")
 	b.want("invokefunction")
 	a.nc.Close()
 	b.nc.Close()
-	for _, id := range []string{x, y} {
-		if got := caller.result(id).code(); got != wire.CodeInvocationStopped {
+	for range 2 {
+		if got := caller.want("invocationresult").code(); got != wire.CodeInvocationStopped {
 			t.Errorf("got %q", got)
 		}
 	}
