@@ -111,7 +111,8 @@ func (k *conn) bind(f *wire.Frame) *fault.Error {
 		return fault.New(fault.Invalid, wire.CodeTriggerFailed,
 			"registertrigger needs id, trigger_type and function_id")
 	}
-	n := trigger.Binding{ID: string(f.ID), Type: string(f.TriggerType), TypeNamespace: string(f.TriggerNamespace),
+	n := trigger.Binding{ID: string(f.ID), Type: string(f.TriggerType),
+		TypeNamespace: string(f.TriggerNamespace),
 		Function: string(f.FunctionID), FunctionNamespace: string(f.Namespace), Config: keepRaw(f.Config),
 		Metadata: keepRaw(f.Metadata), Namespace: k.space, Binder: (*party)(k), Since: time.Now()}
 	if err := checkBinding(&n, b); err != nil {
@@ -235,7 +236,8 @@ func (e *Engine) registerTrigger(ctx context.Context, in triggerInput) (any, err
 	return map[string]string{"id": n.ID}, nil
 }
 
-// unregisterTrigger is engine::unregister_trigger: it removes a trigger without an owner, or the caller's own.
+// unregisterTrigger is engine::unregister_trigger: it removes a trigger without an owner, or the caller's
+// own.
 func (e *Engine) unregisterTrigger(ctx context.Context, in triggerInput) (any, error) {
 	if in.ID == "" {
 		return nil, fault.New(fault.Invalid, wire.CodeUnregisterFailed, "give the id of the trigger")

@@ -70,7 +70,8 @@ func (k *conn) enter(r *ws.Request) {
 const channelPath = "/ws/channels/"
 
 // open makes the connection one end of a channel. The key of that end is its credential: whoever was given
-// it by a worker may use it (protocol section 12). A credential that comes beside it must be right all the same.
+// it by a worker may use it (protocol section 12). A credential that comes beside it must be right all the
+// same.
 func (k *conn) open(r *ws.Request, id string) {
 	if r.Header("Authorization") != "" {
 		who, denied := k.engine.identify(k, r)

@@ -20,8 +20,8 @@ type typeRow struct {
 	Description string `json:"description"`
 }
 
-// typeInfo is a trigger type in full.
-type typeInfo struct {
+// typeDetail is a trigger type in full.
+type typeDetail struct {
 	typeRow
 	ConfigSchema  json.RawMessage `json:"configuration_schema,omitempty"`
 	RequestSchema json.RawMessage `json:"request_schema,omitempty"`
@@ -41,11 +41,11 @@ type bindingRow struct {
 	Error       json.RawMessage `json:"error,omitempty"`
 }
 
-// bindingInfo is a trigger in full.
-type bindingInfo struct {
+// bindingDetail is a trigger in full.
+type bindingDetail struct {
 	bindingRow
 	Metadata json.RawMessage `json:"metadata,omitempty"`
-	Trigger  *typeInfo       `json:"trigger"`
+	Trigger  *typeDetail       `json:"trigger"`
 	Function *functionRow    `json:"function"`
 }
 
@@ -55,8 +55,8 @@ func (e *Engine) typeRow(y *trigger.Type) typeRow {
 	return typeRow{y.ID, y.Namespace, e.peerOf(y.Provider).Name(), y.Description}
 }
 
-func (e *Engine) typeInfo(y *trigger.Type) *typeInfo {
-	n := &typeInfo{typeRow: e.typeRow(y), ConfigSchema: y.Config, RequestSchema: y.Payload}
+func (e *Engine) typeDetail(y *trigger.Type) *typeDetail {
+	n := &typeDetail{typeRow: e.typeRow(y), ConfigSchema: y.Config, RequestSchema: y.Payload}
 	for _, s := range e.triggers.Bindings() {
 		if s.Type == y {
 			n.Instances++
@@ -66,7 +66,8 @@ func (e *Engine) typeInfo(y *trigger.Type) *typeInfo {
 }
 
 func (e *Engine) bindingRow(s trigger.Status) bindingRow {
-	r := bindingRow{ID: s.ID, TriggerType: s.Binding.Type, FunctionID: s.Function, Namespace: s.FunctionNamespace,
+	r := bindingRow{ID: s.ID, TriggerType: s.Binding.Type, FunctionID: s.Function,
+		Namespace: s.FunctionNamespace,
 		Config: s.Config, Summary: cut(string(s.Config), summaryBytes), Status: "active", Error: s.Failure}
 	if r.Namespace == "" {
 		r.Namespace = fn.Default
@@ -146,7 +147,7 @@ func (e *Engine) describeType(_ context.Context, q triggerQuery) (any, error) {
 		return nil, fault.Newf(fault.NotFound, wire.CodeNotFound, "%s is in several namespaces: %s. Say which",
 			q.ID, strings.Join(in, ", "))
 	}
-	return e.typeInfo(found[0]), nil
+	return e.typeDetail(found[0]), nil
 }
 
 // listBindings is engine::registered-triggers::list. Triggers of the engine's own types count as internal.
@@ -173,9 +174,9 @@ func (e *Engine) describeBinding(_ context.Context, q triggerQuery) (any, error)
 	if !ok {
 		return nil, fault.Newf(fault.NotFound, wire.CodeNotFound, "no trigger %s", q.ID)
 	}
-	n := bindingInfo{bindingRow: e.bindingRow(s), Metadata: s.Metadata}
+	n := bindingDetail{bindingRow: e.bindingRow(s), Metadata: s.Metadata}
 	if s.Type != nil {
-		n.Trigger = e.typeInfo(s.Type)
+		n.Trigger = e.typeDetail(s.Type)
 	}
 	if f := e.fn.Lookup([]byte(s.FunctionNamespace), []byte(s.Function)); f != nil {
 		row := rowOf(f)

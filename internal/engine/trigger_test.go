@@ -56,7 +56,8 @@ func TestATriggerWaitsUntilItsTypeIsOffered(t *testing.T) {
 	r := start(t)
 	binder := r.worker("binder", "sink::log")
 	binder.say(bindOne)
-	if got := rows(binder.call("engine::registered-triggers::list", ""), "registered_triggers", "status"); len(got) != 1 ||
+	if got := rows(binder.call("engine::registered-triggers::list", ""), "registered_triggers",
+		"status"); len(got) != 1 ||
 		got[0] != "parked" {
 		t.Fatalf("got %q", got)
 	}
@@ -105,7 +106,8 @@ func TestABindersTriggersGoWithIt(t *testing.T) {
 	if f := provider.want("unregistertrigger"); f.str("id") != "t-1" {
 		t.Errorf("got %v", f)
 	}
-	if got := rows(provider.call("engine::registered-triggers::list", ""), "registered_triggers", "id"); len(got) != 0 {
+	if got := rows(provider.call("engine::registered-triggers::list", ""), "registered_triggers",
+		"id"); len(got) != 0 {
 		t.Errorf("left behind: %q", got)
 	}
 }
@@ -161,7 +163,8 @@ func TestATriggerWithoutAnOwnerStays(t *testing.T) {
 	}
 	caller.nc.Close()
 	other := r.worker("other")
-	if got := rows(other.call("engine::registered-triggers::list", `{"trigger_type":"hook"}`), "registered_triggers", "id"); len(got) != 1 {
+	if got := rows(other.call("engine::registered-triggers::list", `{"trigger_type":"hook"}`),
+		"registered_triggers", "id"); len(got) != 1 {
 		t.Fatalf("got %q", got)
 	}
 	gone := other.call("engine::unregister_trigger", `{"id":"`+f.str("id")+`","trigger_type":"hook"}`)
@@ -184,7 +187,8 @@ func TestAProvidersRefusalIsTheAnswerOfRegisterTrigger(t *testing.T) {
 	if out := caller.result(ask); out.code() != "bad_path" || out.message() != "no" {
 		t.Errorf("got %v", out)
 	}
-	if got := rows(caller.call("engine::registered-triggers::list", ""), "registered_triggers", "id"); len(got) != 0 {
+	if got := rows(caller.call("engine::registered-triggers::list", ""), "registered_triggers",
+		"id"); len(got) != 0 {
 		t.Errorf("a refused trigger was kept: %q", got)
 	}
 	if out := caller.call("engine::register_trigger", `{"trigger_type":"nobody","function_id":"x::y"}`); out.code() != "" {
@@ -197,7 +201,8 @@ func TestTriggerTypesAreListed(t *testing.T) {
 	provider, binder := r.provider("provider", `,"call_request_format":{"type":"string"}`), r.worker("binder")
 	binder.say(bindOne)
 	provider.want("registertrigger")
-	if got := rows(binder.call("engine::triggers::list", ""), "triggers", "id"); strings.Join(got, " ") != "hook" {
+	if got := rows(binder.call("engine::triggers::list", ""), "triggers", "id"); strings.Join(got,
+		" ") != "hook" {
 		t.Errorf("got %q", got)
 	}
 	all := rows(binder.call("engine::triggers::list", `{"include_internal":true}`), "triggers", "id")
@@ -212,7 +217,8 @@ func TestTriggerTypesAreListed(t *testing.T) {
 	if code := binder.call("engine::triggers::info", `{"id":"none"}`).code(); code != wire.CodeNotFound {
 		t.Errorf("got %q", code)
 	}
-	row := rows(binder.call("engine::registered-triggers::list", `{"worker":"binder"}`), "registered_triggers", "config_summary")
+	row := rows(binder.call("engine::registered-triggers::list", `{"worker":"binder"}`), "registered_triggers",
+		"config_summary")
 	if len(row) != 1 || row[0] != `{"path":"/x"}` {
 		t.Errorf("got %q", row)
 	}
@@ -244,7 +250,8 @@ func TestWorkersHearOfWorkersAndFunctions(t *testing.T) {
 	}
 	other := r.worker("other", "other::f")
 	f := next("watch::workers")
-	if data := f["data"].(map[string]any); data["event"] != "worker_connected" || data["worker_id"] != other.id ||
+	if data := f["data"].(map[string]any); data["event"] != "worker_connected" ||
+		data["worker_id"] != other.id ||
 		f["metadata"].(map[string]any)["m"] != 1.0 {
 		t.Errorf("got %v", f)
 	}

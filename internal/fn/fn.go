@@ -2,7 +2,8 @@
 // table of the calls that are under way.
 //
 // It promises that every call gets exactly one outcome, that the access of its principal is asked before
-// every handler, that every call leaves a span, and that a target which does not answer cannot keep a call past its deadline.
+// every handler, that every call leaves a span, and that a target which does not answer cannot keep a call
+// past its deadline.
 // A Registry is safe for concurrent use; a Call belongs to one party at a time (see Call). The package
 // opens no socket and no file, keeps no payload, and knows no room.
 //

@@ -3,14 +3,11 @@ package channel_test
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
-	"io"
 	"net"
 	"net/url"
 	"runtime"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/plinth-run/plinth/internal/engine/channel"
 	"github.com/plinth-run/plinth/internal/loop"
@@ -19,10 +16,10 @@ import (
 
 // door is what the engine does for channel sockets: it answers the upgrade and hands the rest on.
 type door struct {
-	hub  *channel.Hub
-	conn *loop.Conn
-	end  *channel.End
-	tell func(*channel.End)
+	hub   *channel.Hub
+	group *loop.Group
+	end   *channel.End
+	tell  func(*channel.End)
 }
 
 func (d *door) Data(c *loop.Conn, b []byte) int {
@@ -37,7 +34,7 @@ func (d *door) Data(c *loop.Conn, b []byte) int {
 		return n
 	}
 	q, _ := url.ParseQuery(r.Query)
-	end, status := d.hub.Take(r.Path[1:], q.Get("key"), q.Get("dir"), c, d.tell == nil)
+	end, status := d.hub.Take(r.Path[1:], q.Get("key"), q.Get("dir"), c, d.group)
 	if status == channel.Unknown {
 		_ = c.End(c.Loop(), ws.AppendRefusal(c.Begin(), 404, "no such channel"))
 		c.Finish()
@@ -83,8 +80,8 @@ type house struct {
 func open(t testing.TB, h *channel.Hub, cfg loop.Config, tell func(*channel.End)) *house {
 	t.Helper()
 	g := loop.New(cfg)
-	addr, err := g.Listen(t.Context(), "tcp", "127.0.0.1:0", func(c *loop.Conn) loop.Handler {
-		return &door{hub: h, conn: c, tell: tell}
+	addr, err := g.Listen(t.Context(), "tcp", "127.0.0.1:0", func(*loop.Conn) loop.Handler {
+		return &door{hub: h, group: g, tell: tell}
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -245,7 +242,3 @@ func on(l *loop.Loop, f func()) {
 	<-done
 }
 
-func number(i int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(i)) }
-
-var _ = io.EOF
-var _ = time.Second

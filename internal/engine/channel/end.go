@@ -10,6 +10,9 @@ import (
 	"github.com/plinth-run/plinth/wire/ws"
 )
 
+// maxEvents is how many frames of one end are handled before other connections have their turn.
+const maxEvents = 4096
+
 // controlRoom is how much a peer that does not read may have us queue in pongs, besides messages.
 const controlRoom = 64 << 10
 
@@ -72,7 +75,12 @@ func (e *End) Data(c *loop.Conn, b []byte) int {
 	defer p.mu.Unlock()
 	e.seen, e.owing = c.Loop().Now(), false
 	used := 0
-	for used < len(b) {
+	for events := 0; used < len(b); events++ {
+		if events == maxEvents {
+			c.Pause()
+			c.Loop().Post(c.Resume)
+			break
+		}
 		if e.side == writes {
 			if e.said || p.cut {
 				return len(b)

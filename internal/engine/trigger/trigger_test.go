@@ -47,7 +47,8 @@ func (p *party) take() string {
 
 func bind(t *testing.T, table *trigger.Table, p trigger.Party, id, kind string) {
 	t.Helper()
-	if _, err := table.Bind(nil, &trigger.Binding{ID: id, Type: kind, Function: "f::x", Binder: p}, false); err != nil {
+	if _, err := table.Bind(nil, &trigger.Binding{ID: id, Type: kind, Function: "f::x", Binder: p},
+		false); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -142,7 +143,8 @@ func TestTheProviderIsSoughtInTheOwnNamespaceFirst(t *testing.T) {
 		}
 	}
 	put := func(id, space, explicit string) {
-		if _, err := table.Bind(nil, &trigger.Binding{ID: id, Type: "hook", Namespace: space, TypeNamespace: explicit,
+		if _, err := table.Bind(nil, &trigger.Binding{ID: id, Type: "hook", Namespace: space,
+			TypeNamespace: explicit,
 			Binder: b}, false); err != nil {
 			t.Fatal(err)
 		}
