@@ -113,7 +113,7 @@ func (k *conn) bind(f *wire.Frame) *fault.Error {
 	}
 	n := trigger.Binding{ID: string(f.ID), Type: string(f.TriggerType),
 		TypeNamespace: string(f.TriggerNamespace),
-		Function: string(f.FunctionID), FunctionNamespace: string(f.Namespace), Config: keepRaw(f.Config),
+		Function:      string(f.FunctionID), FunctionNamespace: string(f.Namespace), Config: keepRaw(f.Config),
 		Metadata: keepRaw(f.Metadata), Namespace: k.space, Binder: (*party)(k), Since: time.Now()}
 	if err := checkBinding(&n, b); err != nil {
 		return err

@@ -42,7 +42,7 @@ func start(t testing.TB, change ...func(*engine.Config)) *rig {
 		names: telemetry.NewNames(), metrics: telemetry.NewMetrics()}
 	cfg := engine.Config{Listener: engine.Listener{Listen: "127.0.0.1:0"}, Loops: 2, Grace: time.Second,
 		Version: "test",
-		Bounds: wire.DefaultBounds(), Spans: r.spans, Logs: r.logs, Names: r.names, Metrics: r.metrics}
+		Bounds:  wire.DefaultBounds(), Spans: r.spans, Logs: r.logs, Names: r.names, Metrics: r.metrics}
 	if os.Getenv("PLINTH_TEST_LOG") != "" {
 		cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}

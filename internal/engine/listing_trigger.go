@@ -45,7 +45,7 @@ type bindingRow struct {
 type bindingDetail struct {
 	bindingRow
 	Metadata json.RawMessage `json:"metadata,omitempty"`
-	Trigger  *typeDetail       `json:"trigger"`
+	Trigger  *typeDetail     `json:"trigger"`
 	Function *functionRow    `json:"function"`
 }
 
@@ -68,7 +68,7 @@ func (e *Engine) typeDetail(y *trigger.Type) *typeDetail {
 func (e *Engine) bindingRow(s trigger.Status) bindingRow {
 	r := bindingRow{ID: s.ID, TriggerType: s.Binding.Type, FunctionID: s.Function,
 		Namespace: s.FunctionNamespace,
-		Config: s.Config, Summary: cut(string(s.Config), summaryBytes), Status: "active", Error: s.Failure}
+		Config:    s.Config, Summary: cut(string(s.Config), summaryBytes), Status: "active", Error: s.Failure}
 	if r.Namespace == "" {
 		r.Namespace = fn.Default
 	}

@@ -223,8 +223,8 @@ type Stats struct {
 func (r *Registry) Stats() Stats {
 	s := Stats{Failed: r.stats.failed.Load(), Late: r.stats.late.Load(), TimedOut: r.stats.timeout.Load(),
 		Refused: r.stats.refused.Load(), Denied: r.stats.denied.Load(), Panics: r.stats.panics.Load(),
-			InFlight: r.calls.size(),
-		Running: r.running.size(), DurationNS: r.stats.sum.Load()}
+		InFlight: r.calls.size(),
+		Running:  r.running.size(), DurationNS: r.stats.sum.Load()}
 	for i := range s.Buckets {
 		s.Buckets[i] = r.stats.buckets[i].Load()
 		s.Calls += s.Buckets[i]

@@ -145,7 +145,7 @@ func TestTheProviderIsSoughtInTheOwnNamespaceFirst(t *testing.T) {
 	put := func(id, space, explicit string) {
 		if _, err := table.Bind(nil, &trigger.Binding{ID: id, Type: "hook", Namespace: space,
 			TypeNamespace: explicit,
-			Binder: b}, false); err != nil {
+			Binder:        b}, false); err != nil {
 			t.Fatal(err)
 		}
 	}
