@@ -51,6 +51,21 @@ func (r *Request) Header(name string) string {
 	return ""
 }
 
+// Headers returns all headers, with names in lower case; the values of one name are joined by ", " in the
+// order in which they came (RFC 9110 section 5.3).
+func (r *Request) Headers() map[string]string {
+	all := make(map[string]string, len(r.headers))
+	for _, h := range r.headers {
+		name := strings.ToLower(h.name)
+		if v, ok := all[name]; ok {
+			all[name] = v + ", " + h.value
+			continue
+		}
+		all[name] = h.value
+	}
+	return all
+}
+
 // ParseRequest reads the request head at the start of b and returns how many bytes it has; 0 without
 // an error means that more bytes are needed. It takes GET of HTTP/1.1 and no body. The error is a
 // *HandshakeError with the status to refuse with: 400 for what is malformed or ambiguous (folded or

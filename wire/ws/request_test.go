@@ -226,3 +226,14 @@ func TestRequestKeepsNoReferenceToItsBytes(t *testing.T) {
 		t.Errorf("the request changed with its bytes: %q %q", r.Path, r.Host)
 	}
 }
+
+func TestHeadersAreJoinedUnderOneName(t *testing.T) {
+	r, _, err := ws.ParseRequest([]byte("GET / HTTP/1.1\r\nHost: a\r\nX-Tag: one\r\nx-tag: two\r\nCookie: c\r\n\r\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := r.Headers()
+	if len(got) != 3 || got["x-tag"] != "one, two" || got["cookie"] != "c" || got["host"] != "a" {
+		t.Errorf("got %v", got)
+	}
+}
