@@ -14,6 +14,10 @@ const levers = need('TEST_LEVERS')
 // The SDK reports every connection on console.debug, which is standard output here: the test's own.
 console.debug = () => {}
 
+/** What the SDK has complained of, which is all that it does about some refusals. */
+export const complaints = []
+console.error = (...words) => complaints.push(words.map(String).join(' '))
+
 function need(name) {
   const value = process.env[name]
   if (!value) throw new Error(`${name} is not set: these scripts are started by npm_test.go`)
@@ -85,6 +89,8 @@ export const functions = async (w, query = {}) =>
   (await w.trigger({ function_id: 'engine::functions::list', payload: query })).functions
 export const workers = async (w, query = {}) =>
   (await w.trigger({ function_id: 'engine::workers::list', payload: query })).workers
+export const triggers = async (w, query = {}) =>
+  (await w.trigger({ function_id: 'engine::registered-triggers::list', payload: query })).registered_triggers
 
 /** A bare connection that speaks frames, for what the SDK cannot be made to send or show. */
 export async function bare({ address = straight, path = '/', name } = {}) {
