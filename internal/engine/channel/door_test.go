@@ -241,4 +241,3 @@ func on(l *loop.Loop, f func()) {
 	})
 	<-done
 }
-
