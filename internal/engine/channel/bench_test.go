@@ -17,7 +17,9 @@ const chunk = 64 << 10
 // a bare io.Copy between two sockets, with and without the kernel's help.
 func BenchmarkBytes(b *testing.B) {
 	b.Run("channel", func(b *testing.B) { pump(b, loop.Config{ReadBytes: 256 << 10}) })
-	b.Run("channel_portable", func(b *testing.B) { pump(b, loop.Config{ReadBytes: 256 << 10, Portable: true}) })
+	b.Run("channel_portable", func(b *testing.B) {
+		pump(b, loop.Config{ReadBytes: 256 << 10, Portable: true})
+	})
 	b.Run("channel_read_64KiB", func(b *testing.B) { pump(b, loop.Config{}) })
 	b.Run("io_copy", func(b *testing.B) { relay(b, func(d, s net.Conn) { _, _ = io.Copy(d, s) }) })
 	b.Run("io_copy_no_splice", func(b *testing.B) {

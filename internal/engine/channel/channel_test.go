@@ -297,7 +297,8 @@ func TestChannelsAreBounded(t *testing.T) {
 	h := channel.New(channel.Options{PerOwner: 2, Total: 3})
 	make := func(owner any, messages int, code string) {
 		t.Helper()
-		if _, _, err := h.Create(owner, messages); err == nil && code != "" || err != nil && err.Code != code {
+		_, _, err := h.Create(owner, messages)
+		if err == nil && code != "" || err != nil && err.Code != code {
 			t.Fatalf("Create(%v, %d) = %v, want %q", owner, messages, err, code)
 		}
 	}
@@ -324,7 +325,8 @@ func TestRefsAreUUIDsAndDiffer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.ChannelID != r.ChannelID || w.AccessKey == r.AccessKey || w.Direction != "write" || r.Direction != "read" {
+	if w.ChannelID != r.ChannelID || w.AccessKey == r.AccessKey ||
+		w.Direction != "write" || r.Direction != "read" {
 		t.Fatalf("refs %+v and %+v", w, r)
 	}
 	for _, u := range []string{w.ChannelID, w.AccessKey, r.AccessKey} {

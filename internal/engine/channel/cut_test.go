@@ -40,10 +40,14 @@ func TestOnlyAWholeStreamEndsWell(t *testing.T) {
 			1011, "the connection of the writer broke", 0},
 		{"reset", func(t *testing.T, w *client) { _ = w.nc.SetLinger(0); w.nc.Close() },
 			1011, "the connection of the writer broke", 0},
-		{"closed in a message", func(t *testing.T, w *client) { raw(t, w, begun...); w.close(t, 1000, "x") },
-			1011, "the writer closed within a message", 1000},
-		{"broken in a message", func(t *testing.T, w *client) { raw(t, w, begun...); _ = w.nc.CloseWrite() },
-			1011, "the connection of the writer broke", 0},
+		{"closed in a message", func(t *testing.T, w *client) {
+			raw(t, w, begun...)
+			w.close(t, 1000, "x")
+		}, 1011, "the writer closed within a message", 1000},
+		{"broken in a message", func(t *testing.T, w *client) {
+			raw(t, w, begun...)
+			_ = w.nc.CloseWrite()
+		}, 1011, "the connection of the writer broke", 0},
 		{"broken in a frame", func(t *testing.T, w *client) { raw(t, w, begun[:7]...); _ = w.nc.CloseWrite() },
 			1011, "the connection of the writer broke", 0},
 		{"no mask", func(t *testing.T, w *client) { raw(t, w, 0x82, 1, 'x') },
@@ -57,7 +61,8 @@ func TestOnlyAWholeStreamEndsWell(t *testing.T) {
 		}, 1011, "*", 1007},
 	} {
 		for _, early := range []bool{true, false} {
-			t.Run(c.name+map[bool]string{true: ", reader there", false: ", reader late"}[early], func(t *testing.T) {
+			when := map[bool]string{true: ", reader there", false: ", reader late"}[early]
+			t.Run(c.name+when, func(t *testing.T) {
 				h := open(t, channel.New(channel.Options{MaxMessage: 100_000}), loop.Config{}, nil)
 				wr, rr := h.pair(t, nil, 0)
 				var r *client
@@ -81,7 +86,8 @@ func TestOnlyAWholeStreamEndsWell(t *testing.T) {
 				r.close(t, c.code, "")
 				r.nc.Close()
 				until(func() bool { return h.Stats().Open == 0 })
-				if s := h.Stats(); s.MessagesLost != 0 || s.Finished+s.Broken != 1 || (s.Finished == 1) != (c.code == 1000) {
+				s, whole := h.Stats(), c.code == 1000
+				if s.MessagesLost != 0 || s.Finished+s.Broken != 1 || (s.Finished == 1) != whole {
 					t.Errorf("stats %+v", s)
 				}
 			})

@@ -1,7 +1,6 @@
 package channel_test
 
 import (
-	"bufio"
 	"context"
 	"net"
 	"net/url"
@@ -111,7 +110,6 @@ func (h *house) pair(t testing.TB, owner any, messages int) (w, r channel.Ref) {
 // client is a worker's socket of a channel.
 type client struct {
 	nc    *net.TCPConn
-	in    *bufio.Reader
 	codec ws.Decoder
 	buf   []byte
 	out   []byte
