@@ -33,8 +33,9 @@ func (p *party) Retract(l *loop.Loop, b *trigger.Binding) {
 
 // Failed forwards a provider's refusal to the worker that bound the function.
 func (p *party) Failed(l *loop.Loop, b *trigger.Binding, fail []byte) {
-	(*conn)(p).sendFrom(l, &wire.Frame{Type: wire.TypeTriggerRegistrationResult, ID: []byte(b.ID),
-		TriggerType: []byte(b.Type), FunctionID: []byte(b.Function), Error: fail})
+	k := (*conn)(p)
+	k.sendFrom(l, &wire.Frame{Type: wire.TypeTriggerRegistrationResult, ID: []byte(b.ID),
+		TriggerType: []byte(b.Type), FunctionID: k.bare(b.Function), Error: fail})
 }
 
 // bound takes a provider's answer. An answer of somebody else is ignored and counted.
@@ -73,7 +74,7 @@ func (k *conn) offer(f *wire.Frame) *fault.Error {
 	if reservedType(y.ID) {
 		return fault.Newf(fault.Denied, wire.CodeReservedPrefix, "trigger type %s belongs to Plinth", y.ID)
 	}
-	if err := k.mayRegister(space, y.ID); err != nil {
+	if err := k.mayOffer(space, y.ID); err != nil {
 		return err
 	}
 	return k.engine.triggers.Offer(k.sock.Loop(), y)
@@ -89,6 +90,18 @@ func (k *conn) spaceOf(f *wire.Frame) (string, *fault.Error) {
 		return k.space, nil
 	}
 	return string(f.Namespace), nil
+}
+
+// mayOffer asks whether the worker may be the provider of a trigger type: a session is told so by the auth
+// function, a key by its scopes.
+func (k *conn) mayOffer(space, id string) *fault.Error {
+	if k.session == nil {
+		return k.mayRegister(space, id)
+	}
+	if err := k.session.MayRegister(space); err != nil {
+		return err
+	}
+	return k.session.MayRegisterTriggerType()
 }
 
 // mayRegister asks the principal's access.
@@ -113,10 +126,15 @@ func (k *conn) bind(f *wire.Frame) *fault.Error {
 	}
 	n := trigger.Binding{ID: string(f.ID), Type: string(f.TriggerType),
 		TypeNamespace: string(f.TriggerNamespace),
-		Function:      string(f.FunctionID), FunctionNamespace: string(f.Namespace), Config: keepRaw(f.Config),
+		Function:      k.prefixed(f.FunctionID), FunctionNamespace: string(f.Namespace), Config: keepRaw(f.Config),
 		Metadata: keepRaw(f.Metadata), Namespace: k.space, Binder: (*party)(k), Since: time.Now()}
 	if err := checkBinding(&n, b); err != nil {
 		return err
+	}
+	if k.session != nil {
+		if err := k.session.MayRegisterTrigger(n.Type); err != nil {
+			return err
+		}
 	}
 	if err := mayBind(&k.peer.Principal, &n); err != nil {
 		return err

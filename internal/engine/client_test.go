@@ -28,6 +28,7 @@ type rig struct {
 	t       testing.TB
 	reg     *fn.Registry
 	addr    string
+	public  string // of the second listener
 	spans   *telemetry.Spans
 	logs    *telemetry.Logs
 	names   *telemetry.Names
@@ -64,6 +65,9 @@ func start(t testing.TB, change ...func(*engine.Config)) *rig {
 		t.Fatal(err)
 	}
 	r.Engine, r.addr = e, a[0].String()
+	if len(a) > 1 {
+		r.public = a[1].String()
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 2)
 	go func() { done <- e.Run(ctx) }()
@@ -113,7 +117,13 @@ func (r *rig) dial() *client {
 // open connects to a path, with header lines if there are any.
 func (r *rig) open(path string, header ...string) *client {
 	r.t.Helper()
-	nc, err := net.Dial("tcp", r.addr)
+	return r.openAt(r.addr, path, header...)
+}
+
+// openAt is open at another listener.
+func (r *rig) openAt(addr, path string, header ...string) *client {
+	r.t.Helper()
+	nc, err := net.Dial("tcp", addr)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -123,7 +133,7 @@ func (r *rig) open(path string, header ...string) *client {
 		name, value, _ := strings.Cut(line, ": ")
 		head[name] = append(head[name], value)
 	}
-	rest, err := ws.ClientHandshake(nc, r.addr, path, head)
+	rest, err := ws.ClientHandshake(nc, addr, path, head)
 	if err != nil {
 		r.t.Fatal(err)
 	}

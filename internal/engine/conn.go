@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/plinth-run/plinth/internal/engine/channel"
+	"github.com/plinth-run/plinth/internal/engine/rbac"
 	"github.com/plinth-run/plinth/internal/fault"
 	"github.com/plinth-run/plinth/internal/fn"
 	"github.com/plinth-run/plinth/internal/loop"
@@ -50,7 +51,8 @@ type conn struct {
 	card      *card // what the worker said of itself; guarded by engine.mu once announced
 	hold      *hold // registrations that wait for the announcement
 	drain     *wire.Drain
-	pipe      *channel.End // while piping
+	pipe      *channel.End  // while piping
+	session   *rbac.Session // what an auth function allowed; nil: none was asked
 
 	since  int64 // connected, Unix ns
 	seen   int64 // last bytes, Unix ns

@@ -33,7 +33,7 @@ func (k *conn) frame(f *wire.Frame, raw []byte) {
 			k.keep(raw)
 			return
 		}
-		k.registration(f)
+		k.registration(f, raw)
 	default:
 		k.engine.stats.ignored.Add(1)
 		k.engine.log.Debug("frame ignored", "worker", k.peer.Name(), "type", f.Type.String())

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/plinth-run/plinth/internal/engine/rbac"
 	"github.com/plinth-run/plinth/internal/fault"
 	"github.com/plinth-run/plinth/internal/fn"
 	"github.com/plinth-run/plinth/internal/loop"
@@ -15,11 +16,12 @@ import (
 
 // Listener is one worker listener: an address, and who is let in there.
 type Listener struct {
-	Name    string      // in logs; "" for the main one
-	Listen  string      // host:port
-	Hosts   []string    // host names besides loopback ones that a client may have dialled
-	Origins []string    // origins of browser pages that may connect; none by default
-	TLS     *tls.Config // nil: plain
+	Name    string       // in logs; "" for the main one
+	Listen  string       // host:port
+	Hosts   []string     // host names besides loopback ones that a client may have dialled
+	Origins []string     // origins of browser pages that may connect; none by default
+	TLS     *tls.Config  // nil: plain
+	Rules   *rbac.Policy // nil: what the client's key allows, and no more rules
 }
 
 // Attempt is what a client shows that wants to connect.

@@ -45,10 +45,18 @@ func (k *conn) handshake(b []byte) int {
 		k.open(&r, id)
 		return n
 	}
+	rule := k.door.Rules
+	if rule != nil && rule.AuthFunction != "" {
+		k.admission(r)
+		return n
+	}
 	who, denied := e.identify(k, &r)
 	if denied != nil {
 		k.turnAway(statusOf(denied), denied.Message)
 		return len(b)
+	}
+	if rule != nil {
+		who.Access = &rules{base: who.Access, policy: rule}
 	}
 	k.peer.Principal = who
 	k.enter(&r)

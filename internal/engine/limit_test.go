@@ -302,7 +302,13 @@ func expect[T comparable](t *testing.T, what string, got, want T) {
 // status sends a request head and returns the status of the answer, "" when there is none.
 func status(t *testing.T, r *rig, head string) string {
 	t.Helper()
-	nc, err := net.Dial("tcp", r.addr)
+	return statusAt(t, r.addr, head)
+}
+
+// statusAt is status at another listener.
+func statusAt(t *testing.T, addr, head string) string {
+	t.Helper()
+	nc, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,18 @@ import (
 	"github.com/plinth-run/plinth/wire"
 )
 
-// registration applies a frame that registers something, in the worker's namespace.
-func (k *conn) registration(f *wire.Frame) {
+// registration handles a frame that registers something, once a hook of the listener has been asked, where
+// there is one; raw is its text.
+func (k *conn) registration(f *wire.Frame, raw []byte) {
+	if hook := k.hooked(f.Type); hook != "" {
+		k.consult(hook, f, raw)
+		return
+	}
+	k.apply(f)
+}
+
+// apply makes a registration take effect, in the worker's namespace.
+func (k *conn) apply(f *wire.Frame) {
 	switch f.Type {
 	case wire.TypeRegisterFunction:
 		if err := k.add(f); err != nil {
@@ -22,14 +32,14 @@ func (k *conn) registration(f *wire.Frame) {
 		}
 		k.engine.news.functions()
 	case wire.TypeUnregisterFunction:
-		if k.engine.fn.Remove(&k.peer, k.space, string(f.ID)) {
+		if k.engine.fn.Remove(&k.peer, k.space, k.prefixed(f.ID)) {
 			k.engine.news.functions()
 		}
 	case wire.TypeRegisterService:
 		// Services are derived from function ids; the frame carries only metadata for listings.
 	case wire.TypeRegisterTriggerType:
 		if err := k.offer(f); err != nil {
-			k.refuseBinding(&wire.Frame{TriggerType: f.ID}, err)
+			k.deny(f, err)
 		}
 	case wire.TypeUnregisterTriggerType:
 		if space, err := k.spaceOf(f); err != nil ||
@@ -38,10 +48,22 @@ func (k *conn) registration(f *wire.Frame) {
 		}
 	case wire.TypeRegisterTrigger:
 		if err := k.bind(f); err != nil {
-			k.refuseBinding(f, err)
+			k.deny(f, err)
 		}
 	case wire.TypeUnregisterTrigger:
 		k.unbind(f)
+	}
+}
+
+// deny answers a registration that was refused.
+func (k *conn) deny(f *wire.Frame, err *fault.Error) {
+	switch f.Type {
+	case wire.TypeRegisterFunction:
+		k.reject(string(f.ID), err)
+	case wire.TypeRegisterTriggerType:
+		k.refuseBinding(&wire.Frame{TriggerType: f.ID}, err)
+	default:
+		k.refuseBinding(f, err)
 	}
 }
 
@@ -62,16 +84,17 @@ func (k *conn) add(f *wire.Frame) error {
 	case !wire.IsNull(f.Invocation):
 		return fault.New(fault.Invalid, wire.CodeUnsupported, "HTTP-invoked functions are not supported yet")
 	}
+	name := k.prefixed(f.ID)
 	if n := e.fn.Count(&k.peer); n >= b.MaxFunctionsPerWorker &&
-		e.fn.Lookup([]byte(k.space), f.ID) == nil {
+		e.fn.Lookup([]byte(k.space), []byte(name)) == nil {
 		return over("the list of this worker's functions", b.MaxFunctionsPerWorker)
 	}
-	if err := k.mayRegister(k.space, string(f.ID)); err != nil {
+	if err := k.mayRegister(k.space, name); err != nil {
 		return err
 	}
 	marks := marksOf(f.Metadata)
 	_, err := e.fn.Add(&k.peer, fn.Spec{
-		Namespace: k.space, Name: string(f.ID), Target: (*host)(k),
+		Namespace: k.space, Name: name, Target: (*host)(k),
 		Description: cut(string(f.Description), b.MaxDescriptionBytes),
 		Request:     keepRaw(f.RequestFormat), Response: keepRaw(f.ResponseFormat), Metadata: keepRaw(f.Metadata),
 		Internal: marks.Internal, Replicas: marks.Replicas,

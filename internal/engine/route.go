@@ -45,7 +45,7 @@ func (k *conn) invoke(f *wire.Frame) {
 	}
 	target := e.fn.Lookup(f.Namespace, f.FunctionID)
 	if target == nil {
-		k.refuse(f.InvocationID, f.FunctionID, e.fn.NotFound(string(f.Namespace), string(f.FunctionID)))
+		k.refuse(f.InvocationID, f.FunctionID, k.missing(f))
 		return
 	}
 	c := e.fn.Acquire()
@@ -61,7 +61,26 @@ func (k *conn) invoke(f *wire.Frame) {
 		c.SetTag(f.InvocationID)
 	}
 	c.Done = (*caller)(k)
+	if rule := k.door.Rules; rule != nil && rule.Middleware != "" && !engineOwned(target.Name) {
+		k.mediate(c, f)
+		return
+	}
 	e.fn.Invoke(c)
+}
+
+// missing tells of a function that is not there, without telling of others to those who may not call it.
+func (k *conn) missing(f *wire.Frame) *fault.Error {
+	space, name := string(f.Namespace), string(f.FunctionID)
+	if a := k.peer.Principal.Access; a != nil {
+		n := fn.Function{Spec: fn.Spec{Namespace: space, Name: name}}
+		if n.Namespace == "" {
+			n.Namespace = fn.Default
+		}
+		if err := a.Call(&n); err != nil {
+			return err
+		}
+	}
+	return k.engine.fn.NotFound(space, name)
 }
 
 // check refuses a call that cannot be routed.
@@ -159,6 +178,9 @@ func (h *host) Invoke(c *fn.Call) {
 	l, function := c.Loop, c.Function.Name
 	f := wire.Frame{Type: wire.TypeInvokeFunction, FunctionID: []byte(function), Data: c.Payload,
 		Metadata: c.Metadata}
+	if k.session != nil {
+		f.FunctionID = k.bare(function)
+	}
 	var room struct {
 		id, trace [64]byte
 		baggage   [192]byte

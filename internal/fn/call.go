@@ -50,6 +50,9 @@ type Call struct {
 // Acquire returns an empty record.
 func (r *Registry) Acquire() *Call { return r.records.Get().(*Call) }
 
+// Drop gives back a record that will not be invoked.
+func (r *Registry) Drop(c *Call) { c.release() }
+
 // SetTag keeps the name that the caller gave to this call, to find it again in Complete.
 func (c *Call) SetTag(tag []byte) {
 	c.tag = append(c.tagRoom[:0], tag...)
