@@ -74,7 +74,7 @@ func newBench(p *program) *cobra.Command {
 	flags.StringVar(&f.out, "out", "plinth-bench.json", "file for the report as JSON; empty for none")
 	flags.BoolVar(&f.markdown, "markdown", false, "print the tables as Markdown")
 	flags.BoolVar(&f.list, "list", false, "list the scenarios")
-	cmd.AddCommand(newBenchLoad(p))
+	cmd.AddCommand(newBenchLoad(p), newBenchCopy(p))
 	return p.prints(cmd, formObject, bench.Report{})
 }
 
@@ -84,6 +84,16 @@ func newBenchLoad(p *program) *cobra.Command {
 		Use: "load", Short: "Make load, told on the standard input", Hidden: true, Example: "  plinth bench load",
 		Args: args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return bench.Load(cmd.Context(), p.in, p.out) },
+	}
+	return p.prints(cmd, formText, nil)
+}
+
+// newBenchCopy makes the process that a channel is measured against. It is started by `plinth bench` alone.
+func newBenchCopy(p *program) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "copy", Short: "Join two sockets", Hidden: true, Example: "  plinth bench copy",
+		Args: args(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return bench.Copy(cmd.Context(), p.out) },
 	}
 	return p.prints(cmd, formText, nil)
 }

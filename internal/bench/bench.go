@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"slices"
 	"time"
@@ -44,31 +45,52 @@ type Options struct {
 	LoadCPUs    []int         // none: the other half
 	Portable    bool          // goroutines in place of the generator's event loop
 	Load        []string      // command line of a load process; none: this executable, "bench load"
+	Copy        []string      // command line of a program that serves Copy; none: this executable, "bench copy"
 	Command     []string      // to be quoted in the report
 	Version     string        // of this build, to be quoted
 	Commit      string
 }
 
 // Scenarios returns the names that Options.Scenarios may hold.
-func Scenarios() []string { return []string{"calls", "memory", "overload"} }
+func Scenarios() []string {
+	return []string{"calls", "memory", "overload", EngineReplicas, EngineKeys, EngineChannels, EngineLogins}
+}
 
 // Protocols returns what a load process of this package can speak.
 func Protocols() load.Protocols {
 	return load.Protocols{
-		Loop:    map[string]load.Dial{DialectFrames: load.DialFrames},
+		Loop:    map[string]load.Dial{DialectFrames: load.DialFrames, DialectReplicas: load.DialReplicas},
 		Library: map[string]load.Connect{DialectSDK: load.ConnectSDK},
+		Pipes:   map[string]load.Plumb{DialectCopy: load.PlumbCopy},
 	}
 }
 
 // Dialects of package load that speak to an engine.
 const (
-	DialectFrames = "frames" // the generator's own
-	DialectSDK    = "sdk"    // the Go SDK's
+	DialectFrames   = "frames"   // the generator's own
+	DialectReplicas = "replicas" // the same, with one function that all hosts have
+	DialectSDK      = "sdk"      // the Go SDK's
+	DialectChannel  = "channel"  // bytes through a channel between two workers of the Go SDK
+	DialectCopy     = "copy"     // bytes through a program that serves Copy: no engine
 )
 
 // Load is the main function of a load process: see load.Serve.
 func Load(ctx context.Context, in io.Reader, out io.Writer) error {
 	return load.Serve(ctx, in, out, Protocols())
+}
+
+// Copy serves what a channel is measured against: it joins two sockets by io.Copy. It tells its address on
+// out, as an engine does, and ends with ctx.
+func Copy(ctx context.Context, out io.Writer) error {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	if _, err := fmt.Fprintf(out, "{\"workers\":%q}\n", l.Addr()); err != nil {
+		return fmt.Errorf("tell the address: %w", err)
+	}
+	return load.Copier(l)
 }
 
 // Run measures what the options ask for and tells progress on its way; progress may be nil. When ctx
@@ -141,6 +163,9 @@ func (o Options) filled() (Options, error) {
 	}
 	if len(o.Load) == 0 {
 		o.Load = []string{self, "bench", "load"}
+	}
+	if len(o.Copy) == 0 {
+		o.Copy = []string{self, "bench", "copy"}
 	}
 	return o, o.place()
 }

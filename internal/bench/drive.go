@@ -22,6 +22,7 @@ type drive struct {
 	began   time.Time
 	server  *server
 	runs    []Trial
+	notes   []string
 	sampler *sampler
 }
 
@@ -29,6 +30,15 @@ type drive struct {
 func (d *drive) load(ctx context.Context, command []string) error {
 	job := d.c.Job
 	job.Target, job.PID = d.server.address, d.server.pid()
+	if d.c.Setup != nil {
+		beside, err := d.c.Setup(ctx, d.server.site(), &job)
+		if err != nil {
+			return fmt.Errorf("set up the server: %w", err)
+		}
+		if beside != nil {
+			defer d.beside(ctx, beside)()
+		}
+	}
 	in, feed, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("start the load: %w", err)
@@ -65,6 +75,19 @@ func (d *drive) load(ctx context.Context, command []string) error {
 		return fmt.Errorf("the load ended without a word: %w%s", errors.Join(child.Err(), err), stderr.quote())
 	}
 	return err
+}
+
+// beside runs something while the load does. What it returns ends that and keeps the remarks.
+func (d *drive) beside(ctx context.Context, run Beside) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	told := make(chan []string, 1)
+	go func() { told <- run(ctx) }() // ends with ctx
+	return func() {
+		cancel()
+		for _, note := range <-told {
+			d.notes = append(d.notes, fmt.Sprintf("round %d: %s", d.round+1, note))
+		}
+	}
 }
 
 // follow reads events until the last one, and lets the load go on after each result.

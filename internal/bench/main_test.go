@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -29,6 +30,8 @@ const (
 	roleDumb  = "act-as-dumb"   // a load process that says nothing
 	roleLiar  = "act-as-liar"   // a load process that tells of steps nobody asked for
 	roleDeath = "act-as-corpse" // a load process that fails in the middle
+	roleCopy  = "act-as-copy"   // what channels are measured against
+	roleDoor  = "act-as-door"   // a server with an admin door
 )
 
 func TestMain(m *testing.M) {
@@ -68,6 +71,10 @@ func act(ctx context.Context, role string, args []string) error {
 		<-ctx.Done()
 	case roleFail:
 		return fmt.Errorf("the port is taken")
+	case roleCopy:
+		return Copy(ctx, os.Stdout)
+	case roleDoor:
+		return actDoor(ctx, args)
 	case roleLoad:
 		return Load(ctx, os.Stdin, os.Stdout)
 	case roleDumb:
@@ -104,6 +111,44 @@ func actRelay(ctx context.Context, args []string, r *loadtest.Relay) error {
 	fmt.Println("starting")
 	fmt.Printf("{\"workers\":\"ws://%s\"}\n", l.Addr())
 	r.Serve(l)
+	return nil
+}
+
+// actDoor is a relay with an admin door that knows accounts, keys and logins by their shape.
+func actDoor(ctx context.Context, args []string) error {
+	leave(args)
+	if err := os.MkdirAll("auth", 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile("auth/local.token", []byte("pl_local\n"), 0o600); err != nil {
+		return err
+	}
+	admin, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	local := func(answer string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") != "Bearer pl_local" {
+				http.Error(w, "who are you", http.StatusUnauthorized)
+				return
+			}
+			fmt.Fprint(w, answer)
+		}
+	}
+	mux.HandleFunc("POST /api/setup/bootstrap", local(`{"created":true}`))
+	mux.HandleFunc("POST /api/keys", local(`{"key":{},"secret":"wk_key"}`))
+	mux.HandleFunc("POST /api/login", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{}`) })
+	s := &http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
+	go s.Serve(admin)
+	context.AfterFunc(ctx, func() { l.Close(); s.Close() })
+	fmt.Printf("{\"workers\":\"ws://%s\",\"admin\":\"http://%s\"}\n", l.Addr(), admin.Addr())
+	(&loadtest.Relay{}).Serve(l)
 	return nil
 }
 

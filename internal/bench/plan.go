@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -20,7 +21,23 @@ type Case struct {
 	ServerCPUs []int
 	LoadCPUs   []int
 	Rounds     int      // at most; 0: as many as the session has
+	Setup      Setup    // nil: the load connects to the server as it starts
 	Notes      []string // for the report
+}
+
+// Setup makes a server that has started ready for a case: it may change the job, which has the server's
+// address by then.
+type Setup func(ctx context.Context, at Site, job *load.Job) (Beside, error)
+
+// Beside runs while the load does, until its context ends, and returns remarks for the report; nil does not.
+type Beside func(ctx context.Context) (notes []string)
+
+// Site is where a server can be reached. What the server did not tell is empty.
+type Site struct {
+	Workers string // host:port
+	Admin   string // host:port
+	Free    string // host:port; what "{free}" in its environment stood for
+	Folder  string // its data
 }
 
 // cases turns options into cases: for each scenario and profile the engine, its control if there is
@@ -40,7 +57,11 @@ func (o Options) cases() ([]Case, error) {
 				if err != nil {
 					return nil, err
 				}
-				cases = append(cases, c)
+				variants, err := o.variants(c)
+				if err != nil {
+					return nil, err
+				}
+				cases = append(cases, variants...)
 			}
 		}
 	}
@@ -85,10 +106,34 @@ func (o Options) newCase(scenario string, profile Profile, p Program) (Case, err
 	case "overload":
 		c.Job.Dialect = DialectFrames
 		Overload(&c.Job, o.Quick)
-	default:
-		return c, fmt.Errorf("no scenario is called %q", scenario)
 	}
 	return c, nil
+}
+
+// variants makes the cases that a scenario compares of the one that newCase made.
+func (o Options) variants(c Case) ([]Case, error) {
+	var all []Case
+	switch c.Scenario {
+	case EngineReplicas:
+		all = []Case{o.replicas(c)}
+	case EngineKeys:
+		all = o.keys(c)
+	case EngineChannels:
+		all = o.channels(c)
+	case EngineLogins:
+		all = o.logins(c)
+	default:
+		return []Case{c}, nil
+	}
+	for i := range all {
+		if all[i].Setup != nil && c.Program.Target != "" {
+			return nil, fmt.Errorf("%s needs an engine of its own: it makes accounts there", c.Scenario)
+		}
+		if len(o.Against) > 0 {
+			all[i].Name = c.Name + ", " + all[i].Name
+		}
+	}
+	return all, nil
 }
 
 // shared tells whether two sets of processors have one in common.

@@ -278,8 +278,11 @@ func TestBannersSayWhereTheWorkersConnect(t *testing.T) {
 		`workers`:                                                     "",
 	} {
 		got, ok := parseBanner([]byte(line))
-		if ok != (want != "") || ok && got != want {
+		if ok != (want != "") || got.Workers != want {
 			t.Errorf("%s: %q, %v; want %q", line, got, ok, want)
+		}
+		if admin := strings.Contains(line, "admin"); admin != (got.Admin == "127.0.0.1:6") {
+			t.Errorf("%s: the admin door is at %q", line, got.Admin)
 		}
 	}
 }
@@ -316,8 +319,9 @@ func TestTheMachineIsRead(t *testing.T) {
 func FuzzParseBanner(f *testing.F) {
 	f.Add([]byte(`{"workers":"ws://127.0.0.1:5"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if address, ok := parseBanner(b); ok && !strings.Contains(address, ":") {
-			t.Fatalf("%q gives the address %q", b, address)
+		if told, ok := parseBanner(b); ok && !strings.Contains(told.Workers, ":") ||
+			told.Admin != "" && !strings.Contains(told.Admin, ":") {
+			t.Fatalf("%q gives the addresses %+v", b, told)
 		}
 		_, _ = parseCPUInfo(string(b))
 		_ = parseMemInfo(string(b))

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,7 +24,7 @@ type Program struct {
 	Name string   `json:"name"`
 	Path string   `json:"path,omitempty"`
 	Args []string `json:"args,omitempty"` // "{data}" stands for a new, empty folder
-	Env  []string `json:"env,omitempty"`
+	Env  []string `json:"env,omitempty"`  // "{free}" stands for a free address, one for the whole program
 	// MemoryFlag caps the memory where no control group can be had; the number of bytes follows it.
 	MemoryFlag string `json:"memory_flag,omitempty"`
 	Dialect    string `json:"dialect,omitempty"` // none: frames
@@ -53,6 +54,8 @@ const (
 type server struct {
 	child   *proc.Child // nil: it runs elsewhere
 	address string
+	admin   string // host:port; "": it told none
+	free    string // what "{free}" stood for; "": nothing
 	folder  string
 	stderr  *tail
 	note    string // what could not be had as asked
@@ -64,6 +67,11 @@ func (s *server) pid() int {
 		return 0
 	}
 	return s.child.PID()
+}
+
+// site is where the server can be reached.
+func (s *server) site() Site {
+	return Site{Workers: s.address, Admin: s.admin, Free: s.free, Folder: s.folder}
 }
 
 // launch starts a program on the given processors, under a cap of memory if that is not 0, and waits
@@ -92,12 +100,16 @@ func (s *server) start(ctx context.Context, p Program, cpus []int, memory int64)
 	if err != nil {
 		return err
 	}
+	env, err := s.environ(p.Env)
+	if err != nil {
+		return err
+	}
 	r, w, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	c := proc.Command{
-		Path: path, Env: p.Env, CPUs: cpus, Memory: memory, Stdout: w, Stderr: s.stderr,
+		Path: path, Env: env, CPUs: cpus, Memory: memory, Stdout: w, Stderr: s.stderr,
 		// Neither a file nor a variable of whoever runs this may change what is measured.
 		Folder: s.folder, Without: "PLINTH_",
 	}
@@ -110,23 +122,45 @@ func (s *server) start(ctx context.Context, p Program, cpus []int, memory int64)
 		_ = r.Close()
 		return err
 	}
-	found := make(chan string, 1)
+	found := make(chan banner, 1)
 	go readBanner(r, found) // ends with the child's standard output
 	timer := time.NewTimer(bannerTime)
 	defer timer.Stop()
 	select {
-	case address, ok := <-found:
+	case b, ok := <-found:
 		if !ok {
 			s.child.Stop(graceTime)
 			return fmt.Errorf("it ended before it said where it listens: %w%s", s.child.Err(), s.stderr.quote())
 		}
-		s.address = address
+		s.address, s.admin = b.Workers, b.Admin
 		return nil
 	case <-timer.C:
 		return fmt.Errorf("it has not said where it listens within %v%s", bannerTime, s.stderr.quote())
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// environ fills in a free address where one is asked for. Somebody else may take it before the program does,
+// which then fails to start.
+func (s *server) environ(env []string) ([]string, error) {
+	const mark = "{free}"
+	if !slices.ContainsFunc(env, func(v string) bool { return strings.Contains(v, mark) }) {
+		return env, nil
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("find a free address: %w", err)
+	}
+	s.free = l.Addr().String()
+	if err := l.Close(); err != nil {
+		return nil, fmt.Errorf("find a free address: %w", err)
+	}
+	filled := slices.Clone(env)
+	for i := range filled {
+		filled[i] = strings.ReplaceAll(filled[i], mark, s.free)
+	}
+	return filled, nil
 }
 
 // startCapped starts under a control group, or with the program's own flag where there can be none.
@@ -154,8 +188,14 @@ func (s *server) stop() {
 	}
 }
 
-// readBanner sends the first address that a line of r tells, and closes found at the end of r.
-func readBanner(r io.ReadCloser, found chan<- string) {
+// banner is what a server tells of itself, as host:port each.
+type banner struct {
+	Workers string `json:"workers"`
+	Admin   string `json:"admin"`
+}
+
+// readBanner sends the first banner that a line of r tells, and closes found at the end of r.
+func readBanner(r io.ReadCloser, found chan<- banner) {
 	defer r.Close()
 	defer close(found)
 	lines := bufio.NewReaderSize(r, 64<<10)
@@ -163,8 +203,8 @@ func readBanner(r io.ReadCloser, found chan<- string) {
 	for {
 		line, err := lines.ReadSlice('\n')
 		if !told {
-			if address, ok := parseBanner(line); ok {
-				found <- address
+			if b, ok := parseBanner(line); ok {
+				found <- b
 				told = true
 			}
 		}
@@ -174,20 +214,24 @@ func readBanner(r io.ReadCloser, found chan<- string) {
 	}
 }
 
-// parseBanner reads {"workers":"host:port or URL"}; other members may stand beside.
-func parseBanner(line []byte) (string, bool) {
-	var banner struct {
-		Workers string `json:"workers"`
+// parseBanner reads {"workers":"host:port or URL"}; other members may stand beside, and "admin" is read.
+func parseBanner(line []byte) (b banner, ok bool) {
+	if json.Unmarshal(line, &b) != nil {
+		return b, false
 	}
-	if json.Unmarshal(line, &banner) != nil {
-		return "", false
-	}
-	address := banner.Workers
+	b.Workers, ok = hostPort(b.Workers)
+	b.Admin, _ = hostPort(b.Admin)
+	return b, ok
+}
+
+func hostPort(address string) (string, bool) {
 	if u, err := url.Parse(address); err == nil && u.Host != "" {
 		address = u.Host
 	}
-	_, _, err := net.SplitHostPort(address)
-	return address, err == nil
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return "", false
+	}
+	return address, true
 }
 
 // tail keeps the end of what a program says to standard error. Its methods may be called at once.

@@ -3,6 +3,7 @@ package bench
 import (
 	"encoding/json"
 	"io"
+	"math"
 	"time"
 
 	"github.com/plinth-run/plinth/internal/bench/load"
@@ -23,6 +24,7 @@ type Report struct {
 	Reason      string       `json:"reason,omitempty"` // why it is partial
 	Environment Environment  `json:"environment"`
 	Cases       []CaseReport `json:"cases"`
+	Asked       []Asked      `json:"asked,omitempty"` // what the scenarios ask for
 }
 
 // CaseReport is what one case measured.
@@ -116,6 +118,8 @@ const (
 	RSSEnd      = "rss"
 	Threads     = "threads"
 	Descriptors = "descriptors"
+	Throughput  = "throughput"
+	Deviation   = "deviation"
 )
 
 // figure is how a name is read off a run; ok is false when the run cannot say.
@@ -147,7 +151,26 @@ func figures() []figure {
 		{RSSEnd, "MiB", func(r *Trial) (float64, bool) { return mib(r.RSSEnd) }},
 		{Threads, "", func(r *Trial) (float64, bool) { return count(r.Threads) }},
 		{Descriptors, "", func(r *Trial) (float64, bool) { return count(r.Descriptors) }},
+		{Throughput, "MiB/s", func(r *Trial) (float64, bool) {
+			return float64(r.Bytes) / (1 << 20) / max(r.Seconds, 1e-9), r.Bytes > 0
+		}},
+		{Deviation, "%", func(r *Trial) (float64, bool) {
+			return deviation(r.Shares), len(r.Shares) > 1 && r.Calls > 0
+		}},
 	}
+}
+
+// deviation is how far the host that is farthest from an even share is from it, in percent of that share.
+func deviation(shares []int64) (worst float64) {
+	var sum int64
+	for _, n := range shares {
+		sum += n
+	}
+	even := float64(sum) / float64(max(len(shares), 1))
+	for _, n := range shares {
+		worst = max(worst, math.Abs(float64(n)-even)/max(even, 1)*100)
+	}
+	return worst
 }
 
 // Bounds of what a report remarks on.

@@ -97,7 +97,7 @@ func newCaseReport(c *Case) CaseReport {
 // outcome is one round of one case.
 type outcome struct {
 	runs    []Trial // of the first steps; all of them if failure is nil
-	note    string
+	notes   []string
 	failure *Failure
 }
 
@@ -106,8 +106,10 @@ func (c *CaseReport) add(o outcome) {
 	for i, run := range o.runs {
 		c.Steps[i].Trials = append(c.Steps[i].Trials, run)
 	}
-	if o.note != "" && !contains(c.Notes, o.note) {
-		c.Notes = append(c.Notes, o.note)
+	for _, note := range o.notes {
+		if note != "" && !contains(c.Notes, note) {
+			c.Notes = append(c.Notes, note)
+		}
 	}
 	if o.failure != nil {
 		c.Failures = append(c.Failures, *o.failure)
@@ -143,6 +145,7 @@ func (r *Report) finish(ctx context.Context) {
 			r.Partial, r.Reason = true, "a round did not come to its end: "+c.Failures[0].Error
 		}
 	}
+	r.Asked = judgeAsked(r)
 	if ctx.Err() != nil {
 		r.Partial, r.Reason = true, "it was interrupted"
 	}
@@ -161,9 +164,10 @@ func runOne(ctx context.Context, c *Case, command []string, round int, t *tracke
 		return o
 	}
 	defer srv.stop()
-	o.note = srv.note
 	d.server = srv
-	if err := d.load(ctx, command); err != nil {
+	err = d.load(ctx, command)
+	o.notes = append(d.notes, srv.note)
+	if err != nil {
 		srv.stop()
 		o.failure = d.failed(err, srv.child != nil && srv.child.Killed())
 	}

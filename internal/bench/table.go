@@ -46,6 +46,9 @@ func (r *Report) Tables() []Table {
 			}
 		}
 	}
+	if len(r.Asked) > 0 {
+		tables = append(tables, r.askedTable())
+	}
 	return append(tables, r.environmentTable())
 }
 
@@ -121,6 +124,8 @@ func stepHead(c *CaseReport) string {
 	switch {
 	case c.Scenario == "memory":
 		return "idle workers"
+	case c.Scenario == EngineChannels:
+		return "bytes"
 	case len(c.Steps) > 0 && c.Steps[0].InFlight > 0:
 		return "in flight"
 	}
@@ -129,8 +134,13 @@ func stepHead(c *CaseReport) string {
 
 // shown returns the figures that fit a line.
 func shown(c *CaseReport) []string {
-	if c.Scenario == "memory" {
+	switch c.Scenario {
+	case "memory":
 		return []string{RSSEnd, RSSPeak, Threads, Descriptors}
+	case EngineChannels:
+		return []string{Throughput, Cores, Generator, RSSPeak}
+	case EngineReplicas:
+		return []string{Calls, P50, P99, Deviation, CPU}
 	}
 	return []string{Calls, P50, P99, Max, CPU, RSSPeak}
 }
@@ -149,15 +159,24 @@ func row(name string, several bool, figures []string, c *CaseReport, s, first *S
 	if s == first || first == nil {
 		return append(cells, "")
 	}
-	compared := CPU
-	if c.Scenario == "memory" {
-		compared = RSSEnd
-	}
-	ratios := Paired(s, first, compared)
+	ratios := Paired(s, first, compared(c.Scenario))
 	if len(ratios) == 0 {
 		return append(cells, "")
 	}
 	return append(cells, fmt.Sprintf("%.2f %s", stat.Median(ratios), spread(len(ratios), stat.Spread(ratios))))
+}
+
+// compared returns the figure that cases of a scenario are compared by.
+func compared(scenario string) string {
+	switch scenario {
+	case "memory":
+		return RSSEnd
+	case EngineChannels:
+		return Throughput
+	case EngineLogins:
+		return P99
+	}
+	return CPU
 }
 
 // cell writes a figure as its median and its spread.

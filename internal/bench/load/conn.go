@@ -12,6 +12,7 @@ type Conn struct {
 	dirty bool   // listed in gen.dirty
 	open  int    // calls that wait for an answer here
 	mark  bool   // Synced was called
+	asked int64  // calls that it was to host, within the window
 
 	queue *queue // of a host that takes its time; nil: answers at once
 	peer  peer
@@ -31,6 +32,7 @@ func (c *Conn) Send(b []byte) {
 
 // Asked tells of a call that this connection hosts. An empty token wants no answer.
 func (c *Conn) Asked(token, name, payload []byte) {
+	c.asked++
 	if len(token) == 0 {
 		return
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"runtime"
 	"strconv"
@@ -22,43 +21,39 @@ const dialTime = 10 * time.Second
 // DialFrames opens a worker connection to a Plinth engine, or to whatever speaks its frames. target is
 // host:port or a ws URL.
 func DialFrames(ctx context.Context, target string, role Role, index int) (Link, error) {
-	host, path, err := parseTarget(target)
+	return dialFrames(ctx, target, newFrames(role, index))
+}
+
+// DialReplicas is DialFrames with one function, which every host has a replica of.
+func DialReplicas(ctx context.Context, target string, role Role, index int) (Link, error) {
+	f := newFrames(role, index)
+	f.replica = true
+	return dialFrames(ctx, target, f)
+}
+
+func dialFrames(ctx context.Context, target string, f *frames) (Link, error) {
+	at, err := parseTarget(target)
 	if err != nil {
 		return Link{}, err
 	}
 	d := net.Dialer{Timeout: dialTime}
-	conn, err := d.DialContext(ctx, "tcp", host)
+	conn, err := d.DialContext(ctx, "tcp", at.host)
 	if err != nil {
 		return Link{}, err
 	}
-	return openFrames(conn, host, path, role, index)
+	return openFrames(conn, at, f)
 }
 
 // openFrames shakes hands on a connection, which it closes when that fails.
-func openFrames(conn net.Conn, host, path string, role Role, index int) (Link, error) {
+func openFrames(conn net.Conn, at address, f *frames) (Link, error) {
 	_ = conn.SetDeadline(time.Now().Add(dialTime)) // a socket that is closed by now says so below
-	rest, err := ws.ClientHandshake(conn, host, path, nil)
+	rest, err := ws.ClientHandshake(conn, at.host, at.path, at.header())
 	if err != nil {
 		_ = conn.Close()
 		return Link{}, fmt.Errorf("handshake: %w", err)
 	}
 	_ = conn.SetDeadline(time.Time{})
-	f := newFrames(role, index)
 	return Link{Conn: conn, Speaker: f, Rest: rest, Greet: f.greet()}, nil
-}
-
-func parseTarget(target string) (host, path string, err error) {
-	u, err := url.Parse(target)
-	if err != nil || u.Host == "" {
-		return target, "/", nil // host:port
-	}
-	if u.Scheme != "ws" {
-		return "", "", fmt.Errorf("target %s: only ws:// can be driven", target)
-	}
-	if u.Port() == "" {
-		u.Host = net.JoinHostPort(u.Hostname(), "80")
-	}
-	return u.Host, u.RequestURI(), nil
 }
 
 // frames speaks the worker protocol over WebSocket: one JSON object for each text message.
@@ -66,6 +61,7 @@ type frames struct {
 	role    Role
 	index   int
 	name    string
+	replica bool // the function of a host is every host's
 	decoder ws.Decoder
 	config  *ws.Config
 	frame   wire.Frame // what Feed scans
@@ -102,6 +98,9 @@ func (f *frames) greet() []byte {
 	var b []byte
 	for _, id := range ids {
 		r := wire.Frame{Type: wire.TypeRegisterFunction, ID: []byte(id)}
+		if f.replica {
+			r.ID, r.Metadata = []byte(prefix), []byte(`{"replicas":true}`)
+		}
 		b = f.text(b, r.Append)
 	}
 	info := wire.AppendString([]byte(`{"runtime":"go","version":"bench","name":`), f.name)
@@ -148,6 +147,9 @@ func (f *frames) Call(dst []byte, function int, id uint64, payload []byte) []byt
 func (f *frames) function(dst []byte, number int) []byte {
 	if f.role == Idle {
 		return append(strconv.AppendInt(append(dst, idle...), int64(number), 10), "::second"...)
+	}
+	if f.replica {
+		return append(dst, prefix...)
 	}
 	return strconv.AppendInt(append(dst, prefix...), int64(number), 10)
 }

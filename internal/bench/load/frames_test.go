@@ -205,12 +205,12 @@ func TestTargetsAreHostAndPortOrAWebSocketURL(t *testing.T) {
 		{"ws://[::1]:1/a?b=c", "[::1]:1", "/a?b=c"},
 		{"ws://example.com", "example.com:80", "/"},
 	} {
-		host, path, err := parseTarget(c.target)
-		if err != nil || host != c.host || path != c.path {
-			t.Errorf("%s: %q, %q, %v; want %q, %q", c.target, host, path, err, c.host, c.path)
+		at, err := parseTarget(c.target)
+		if err != nil || at.host != c.host || at.path != c.path || at.key != "" || at.header() != nil {
+			t.Errorf("%s: %+v, %v; want %q, %q", c.target, at, err, c.host, c.path)
 		}
 	}
-	if _, _, err := parseTarget("wss://example.com"); err == nil {
+	if _, err := parseTarget("wss://example.com"); err == nil {
 		t.Error("wss is taken, and cannot be spoken")
 	}
 }

@@ -116,17 +116,18 @@ func newGenerator(ctx context.Context, job *Job, dial Dial) (*Generator, error) 
 
 // connect opens one connection and queues its greeting.
 func (g *Generator) connect(ctx context.Context, dial Dial, role Role, index int) (*Conn, error) {
-	link, err := dial(ctx, g.job.Target, role, index)
+	target := g.job.target(role)
+	link, err := dial(ctx, target, role, index)
 	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", g.job.Target, err)
+		return nil, fmt.Errorf("connect to %s: %w", plain(target), err)
 	}
 	c := &Conn{gen: g, role: role, index: index, speaker: link.Speaker}
 	if err := g.wires.add(c, link.Conn); err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", g.job.Target, err)
+		return nil, fmt.Errorf("connect to %s: %w", plain(target), err)
 	}
 	if len(link.Rest) > 0 {
 		if err := c.receive(slices.Clone(link.Rest)); err != nil {
-			return nil, fmt.Errorf("connect to %s: %w", g.job.Target, err)
+			return nil, fmt.Errorf("connect to %s: %w", plain(target), err)
 		}
 	}
 	c.out = append(c.out, link.Greet...)

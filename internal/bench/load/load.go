@@ -1,5 +1,5 @@
 // Package load makes the load of a benchmark: callers, hosts and idle workers in one process, driven
-// by one event loop, and the latencies and counts they see.
+// by one event loop, and the latencies and counts they see; or bytes through a pipe.
 //
 // It promises that every call it makes ends in exactly one count: answered, failed under a code, or
 // lost; that an answer is compared with what was sent; that latencies of an open loop run from the
@@ -12,6 +12,7 @@ package load
 
 import (
 	"context"
+	"io"
 	"net"
 	"time"
 )
@@ -21,6 +22,7 @@ import (
 type Job struct {
 	Dialect  string        `json:"dialect"`            // a key of Protocols
 	Target   string        `json:"target"`             // host:port, or a URL that the dialect reads
+	CallAt   string        `json:"call_at,omitempty"`  // where callers connect; "": Target
 	PID      int           `json:"pid,omitempty"`      // the server's, for its processor time; 0: unknown
 	Callers  int           `json:"callers"`            // connections that call
 	Hosts    int           `json:"hosts"`              // connections that answer
@@ -40,6 +42,10 @@ type Step struct {
 	Workers  int           `json:"workers,omitempty"`
 	Warm     time.Duration `json:"warm,omitempty"` // before the window
 	Measure  time.Duration `json:"measure"`        // the window
+	// Calls ends the window once so many calls have ended in it, before its time; 0: its time does.
+	Calls int64 `json:"calls,omitempty"`
+	// Bytes makes the step a transfer of that many through a pipe; its window lasts as long as that takes.
+	Bytes int64 `json:"bytes,omitempty"`
 	// Keep leaves the calls of this step in flight when the next one begins, as the end of an
 	// overload does; else the step ends when its last call has.
 	Keep bool `json:"keep,omitempty"`
@@ -68,6 +74,8 @@ type Result struct {
 	Late     time.Duration    `json:"late,omitempty"` // the most a due call waited to be sent
 	Series   []Point          `json:"series,omitempty"`
 	Sessions int              `json:"sessions,omitempty"` // idle workers connected
+	Shares   []int64          `json:"shares,omitempty"`   // calls that each host was asked within the window
+	Bytes    int64            `json:"bytes,omitempty"`    // that arrived
 }
 
 // Answered returns how many calls had any answer within the window.
@@ -159,8 +167,25 @@ type Session interface {
 // Connect opens all connections of a job through a client library.
 type Connect func(ctx context.Context, job *Job) (Session, error)
 
+// Pipe is one way through a server: what is written at one end is read at the other. Closing the writer
+// ends what the reader reads. The two ends are used by a goroutine each.
+type Pipe struct {
+	Writer io.WriteCloser
+	Reader io.ReadCloser
+}
+
+// Plumber opens pipes through a server.
+type Plumber interface {
+	Pipe(ctx context.Context) (Pipe, error)
+	Close()
+}
+
+// Plumb connects to what opens pipes.
+type Plumb func(ctx context.Context, job *Job) (Plumber, error)
+
 // Protocols are the ways to talk to a server that a program offers, by name.
 type Protocols struct {
 	Loop    map[string]Dial    // driven by the event loop
 	Library map[string]Connect // driven by a goroutine for each call in flight
+	Pipes   map[string]Plumb   // bytes instead of calls
 }

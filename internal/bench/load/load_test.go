@@ -52,7 +52,7 @@ func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 func (p *pipes) dial(_ context.Context, _ string, role Role, index int) (Link, error) {
 	here, there := net.Pipe()
 	p.came <- there
-	return openFrames(here, "pipe", "/", role, index)
+	return openFrames(here, address{host: "pipe", path: "/"}, newFrames(role, index))
 }
 
 // bubble runs test with a relay in memory, in a bubble whose clock stands still while anyone works.

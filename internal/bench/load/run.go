@@ -76,6 +76,9 @@ func Do(ctx context.Context, job *Job, p Protocols, tell func(Event)) error {
 	if connect, ok := p.Library[job.Dialect]; ok {
 		return doLibrary(ctx, job, connect, tell)
 	}
+	if plumb, ok := p.Pipes[job.Dialect]; ok {
+		return doPipes(ctx, job, plumb, tell)
+	}
 	dial, ok := p.Loop[job.Dialect]
 	if !ok {
 		return fmt.Errorf("no protocol is called %q", job.Dialect)
@@ -114,11 +117,15 @@ func (g *Generator) step(ctx context.Context, i int, step Step, tell func(Event)
 	}
 	g.rec.reset(g.now)
 	g.writes, g.late, g.stray = 0, 0, 0
+	for _, h := range g.hosts {
+		h.asked = 0
+	}
 	m := startMeter(g.job.PID)
 	tell(Event{Kind: KindWindow, Step: i})
 	end := g.now + int64(step.Measure)
-	for g.now < end {
-		if err := g.spin(ctx, min(end, g.rec.cut), nil); err != nil {
+	enough := func() bool { return step.Calls > 0 && g.rec.calls+g.rec.failed >= step.Calls }
+	for g.now < end && !enough() {
+		if err := g.spin(ctx, min(end, g.rec.cut), enough); err != nil {
 			return err
 		}
 		if p, ok := g.rec.roll(g.now); ok {
@@ -129,6 +136,9 @@ func (g *Generator) step(ctx context.Context, i int, step Step, tell func(Event)
 	res := g.rec.result(step, g.now)
 	m.fill(res)
 	res.Writes, res.Late = g.writes, time.Duration(g.late)
+	for _, h := range g.hosts {
+		res.Shares = append(res.Shares, h.asked)
+	}
 	if !step.Keep {
 		lost, err := g.drain(ctx)
 		if err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"strconv"
 	"sync"
 	"time"
@@ -16,16 +15,12 @@ import (
 
 // ConnectSDK is a Connect: callers and hosts are workers of the Go SDK with its defaults.
 func ConnectSDK(ctx context.Context, job *Job) (Session, error) {
-	host, path, err := parseTarget(job.Target)
-	if err != nil {
-		return nil, err
-	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &sdk{end: cancel, address: (&url.URL{Scheme: "ws", Host: host}).String() + path}
+	s := &sdk{end: cancel}
 	for i := range job.Hosts {
 		name := prefix + strconv.Itoa(i)
 		s.names = append(s.names, name)
-		w, err := s.open(fmt.Sprintf("bench-host-%d", i))
+		w, err := s.open(job.target(Host), fmt.Sprintf("bench-host-%d", i))
 		if err == nil {
 			err = w.Register(name, func(_ context.Context, payload []byte) ([]byte, error) { return payload, nil })
 		}
@@ -35,13 +30,22 @@ func ConnectSDK(ctx context.Context, job *Job) (Session, error) {
 		}
 	}
 	for i := range job.Callers {
-		w, err := s.open(fmt.Sprintf("bench-caller-%d", i))
+		w, err := s.open(job.target(Caller), fmt.Sprintf("bench-caller-%d", i))
 		if err != nil {
 			s.Close()
 			return nil, err
 		}
 		s.callers = append(s.callers, w)
 	}
+	if err := s.start(ctx, run); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// start runs all workers until run ends, and waits until they are connected.
+func (s *sdk) start(ctx, run context.Context) error {
 	for _, w := range s.all {
 		s.busy.Go(func() { _ = w.Run(run) }) // what it ended with shows in the calls
 	}
@@ -49,25 +53,27 @@ func ConnectSDK(ctx context.Context, job *Job) (Session, error) {
 	defer stop()
 	for _, w := range s.all {
 		if err := w.Ready(ready); err != nil {
-			s.Close()
-			return nil, err
+			return err
 		}
 	}
-	return s, nil
+	return nil
 }
 
 // sdk is a session of workers. It owns the goroutines that run them.
 type sdk struct {
-	address      string
 	names        []string
 	all, callers []*worker.Worker
 	end          context.CancelFunc
 	busy         sync.WaitGroup
 }
 
-func (s *sdk) open(name string) (*worker.Worker, error) {
+func (s *sdk) open(target, name string) (*worker.Worker, error) {
+	at, err := parseTarget(target)
+	if err != nil {
+		return nil, err
+	}
 	quiet := slog.New(slog.DiscardHandler)
-	w, err := worker.New(s.address, worker.Options{Name: name, Logger: quiet, Grace: time.Second})
+	w, err := worker.New(at.url(), worker.Options{Name: name, Token: at.key, Logger: quiet, Grace: time.Second})
 	if err != nil {
 		return nil, err
 	}
