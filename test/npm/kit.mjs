@@ -1,6 +1,8 @@
 // What the scripts share: workers that are closed again, a bare socket, and the levers of the Go test
 // that started the engine. The SDK is used as npm installs it.
 import assert from 'node:assert/strict'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { after } from 'node:test'
 import { registerWorker } from 'iii-sdk'
 import { WebSocket } from 'ws'
@@ -9,6 +11,8 @@ import { WebSocket } from 'ws'
 export const straight = need('TEST_WORKERS')
 /** The same by way of a proxy whose connections the Go test can break. */
 export const proxied = need('TEST_PROXY')
+/** A second listener, with rules; only some scripts have one. */
+export const publicly = process.env.TEST_PUBLIC
 const levers = need('TEST_LEVERS')
 
 // The SDK reports every connection on console.debug, which is standard output here: the test's own.
@@ -71,6 +75,27 @@ export async function lever(name) {
   const text = await answer.text()
   assert.equal(answer.status, 200, `${name}: ${text}`)
   return text
+}
+
+/** An address whose password is a key, which is how the SDK carries one. */
+export const keyed = (key, address = straight) => address.replace('ws://', `ws://any:${key}@`)
+
+/** The token that proves a program of this machine; it is another one after each start. */
+export const local = async () => (await readFile(join(need('TEST_DATA'), 'auth', 'local.token'), 'utf8')).trim()
+
+/** Asks the admin door; fails with its problem document. */
+export async function admin(method, path, { token, body } = {}) {
+  const answer = await fetch(need('TEST_ADMIN') + path, {
+    method,
+    headers: {
+      ...(token && { authorization: `Bearer ${token}` }),
+      ...(body && { 'content-type': 'application/json' }),
+    },
+    body: body && JSON.stringify(body),
+  })
+  const text = await answer.text()
+  if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${text}`)
+  return text === '' ? undefined : JSON.parse(text)
 }
 
 /** Resolves with the error that a call ends in; fails when it does not. */

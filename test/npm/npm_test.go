@@ -3,6 +3,7 @@ package npm_test
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,12 +13,38 @@ import (
 	"time"
 )
 
-// settings are what the engine of a script is started with, beside the defaults.
-func settings(script string) []string {
-	if script == "toolarge" {
-		return []string{"PLINTH_ENGINE_LIMITS_MAX_MESSAGE_BYTES=8MiB"}
+// settings are what the engine of a script is started with, beside the defaults: environment variables.
+// public is the address of a second listener, for the scripts that want one.
+func settings(script, public string) []string {
+	const engine = "PLINTH_ENGINE_"
+	switch script {
+	case "toolarge":
+		return []string{engine + "LIMITS_MAX_MESSAGE_BYTES=8MiB"}
+	case "httpfn":
+		return []string{engine + "HTTP_BLOCK_PRIVATE=false", engine + "HTTP_REQUIRE_HTTPS=false",
+			"NPM_HTTP_TOKEN=token-of-the-test", "NPM_HTTP_API_KEY=api-key-of-the-test",
+			"NPM_HTTP_SECRET=secret-of-the-test"}
+	case "rbac":
+		const listener = engine + "LISTENERS_PUBLIC_"
+		return []string{listener + "LISTEN=" + public, listener + "AUTH_FUNCTION=guard::auth",
+			listener + `EXPOSE=match("open::*"),{"metadata":{"public":true}}`,
+			listener + "MIDDLEWARE=guard::middleware",
+			listener + "ON_FUNCTION_REGISTRATION=guard::on-function",
+			listener + "ON_TRIGGER_REGISTRATION=guard::on-trigger",
+			listener + "ON_TRIGGER_TYPE_REGISTRATION=guard::on-type"}
 	}
 	return nil
+}
+
+// free returns an address of this machine that nobody listens on now.
+func free(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
 }
 
 // TestPublicSDK runs every script. Each of their tests is a subtest here.
@@ -30,14 +57,16 @@ func TestPublicSDK(t *testing.T) {
 	for _, script := range scripts {
 		name := strings.TrimSuffix(script, ".test.mjs")
 		t.Run(name, func(t *testing.T) {
-			e := serve(t, bin, settings(name)...)
+			public := free(t)
+			e := serve(t, bin, settings(name, public)...)
 			if err := e.reachable(); err != nil {
 				t.Fatal(err)
 			}
 			p := listen(t, e)
 			l := levers(t, e, p)
-			run(t, script, "TEST_WORKERS=ws://"+e.workers,
-				"TEST_PROXY=ws://"+p.lis.Addr().String(), "TEST_LEVERS="+l.URL)
+			run(t, script, "TEST_WORKERS=ws://"+e.workers, "TEST_PUBLIC=ws://"+public,
+				"TEST_PROXY=ws://"+p.lis.Addr().String(), "TEST_LEVERS="+l.URL,
+				"TEST_ADMIN=http://"+e.admin, "TEST_DATA="+e.data)
 		})
 	}
 }
