@@ -72,7 +72,8 @@ var thirdParty = map[string][]string{
 	"go.uber.org/goleak":                      {"tests"},
 	"golang.org/x/crypto":                     {"internal/auth"},
 	"golang.org/x/sys": {
-		"internal/loop", "internal/store", "internal/budget", "internal/house", "internal/bench", "internal/app", "cmd",
+		"internal/loop", "internal/store", "internal/budget", "internal/auth", "internal/house", "internal/bench", "internal/app",
+		"cmd",
 	},
 	"golang.org/x/term":  {"cmd"},
 	"pgregory.net/rapid": {"tests"},

@@ -1,0 +1,108 @@
+package auth
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// What tokens begin with, so that people and scanners see what they have found.
+const (
+	prefixAPI     = "pk_"
+	prefixWorker  = "wk_"
+	prefixSession = "ps_"
+	prefixLocal   = "pl_"
+	prefixClaim   = "pc_"
+)
+
+const (
+	secretBytes = 32
+	idLetters   = 8
+	maxToken    = 256
+)
+
+// LocalTokenFile is the file in the data folder, mode 0600, whose reader owns the node.
+const LocalTokenFile = "local.token"
+
+// newSecret returns a random text of 43 letters.
+func newSecret() string {
+	var b [secretBytes]byte
+	_, _ = rand.Read(b[:]) // it never fails: the runtime ends the program instead
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// newID returns 8 random letters.
+func newID() string {
+	var b [idLetters / 2]byte
+	_, _ = rand.Read(b[:]) // as above
+	return hex.EncodeToString(b[:])
+}
+
+// split takes a token apart: its prefix, the public id of a key, and its secret.
+func split(token string) (kind, id, secret string) {
+	if len(token) == 0 {
+		return "", "", ""
+	}
+	if len(token) < 3 || len(token) > maxToken {
+		return "bad", "", ""
+	}
+	kind, rest := token[:3], token[3:]
+	if kind != prefixAPI && kind != prefixWorker {
+		return kind, "", rest
+	}
+	id, secret, _ = strings.Cut(rest, "_")
+	return kind, id, secret
+}
+
+// hashOf is what is kept of a random secret.
+func hashOf(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
+
+// same compares in constant time.
+func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+
+// basic returns the password of Basic credentials.
+func basic(value string) (string, bool) {
+	if len(value) > 4*maxToken {
+		return "", false
+	}
+	b, err := base64.StdEncoding.DecodeString(value)
+	if err != nil {
+		return "", false
+	}
+	_, password, ok := strings.Cut(string(b), ":")
+	return password, ok
+}
+
+// LocalToken returns the token that proves that its bearer can read the data folder.
+func (a *Auth) LocalToken() string { return a.local }
+
+// newLocalToken makes a token for this run and writes it where only the folder's owner can read it.
+func (a *Auth) newLocalToken() error {
+	token := prefixLocal + newSecret()
+	path := filepath.Join(a.room.Path(), LocalTokenFile)
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+		return fmt.Errorf("auth: replace the local token: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("auth: write the local token: %w", err)
+	}
+	_, err = f.WriteString(token + "\n")
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return fmt.Errorf("auth: write the local token: %w", err)
+	}
+	a.local = token
+	return nil
+}
