@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	crand "crypto/rand"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -64,71 +63,6 @@ func (w *Worker) newConn(sock net.Conn) *conn {
 		news: make(chan struct{}, 1), down: make(chan struct{}), keys: rand.NewChaCha8(seed)}
 	c.heard.Store(w.now())
 	return c
-}
-
-// dial opens a connection and asks for the WebSocket. rest are the first bytes the engine sent.
-func (w *Worker) dial(ctx context.Context) (c *conn, rest []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
-	defer cancel()
-	var sock net.Conn
-	if w.opts.Dial != nil {
-		sock, err = w.opts.Dial(ctx)
-	} else {
-		sock, err = new(net.Dialer).DialContext(ctx, "tcp", w.target.address)
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("worker: connect: %w", err)
-	}
-	raw := sock
-	stop := context.AfterFunc(ctx, func() { _ = raw.Close() })
-	defer func() {
-		if err == nil && !stop() {
-			err = fmt.Errorf("worker: connect: %w", ctx.Err())
-		}
-		if err != nil {
-			stop()
-			_ = raw.Close()
-		}
-	}()
-	if w.target.secure {
-		sock = w.secure(sock)
-	}
-	rest, err = ws.ClientHandshake(sock, w.target.host, w.target.path, w.header())
-	if err != nil {
-		if ctx.Err() != nil {
-			err = fmt.Errorf("%w: %w", err, ctx.Err())
-		}
-		return nil, nil, fmt.Errorf("worker: connect: %w", err)
-	}
-	return w.newConn(sock), rest, nil
-}
-
-// secure puts TLS over a connection; the first write does its handshake.
-func (w *Worker) secure(sock net.Conn) net.Conn {
-	cfg := w.opts.TLS
-	if cfg == nil {
-		cfg = &tls.Config{}
-	}
-	if cfg.ServerName == "" {
-		cfg = cfg.Clone()
-		cfg.ServerName = w.target.host
-		if host, _, err := net.SplitHostPort(w.target.host); err == nil {
-			cfg.ServerName = host
-		}
-	}
-	return tls.Client(sock, cfg)
-}
-
-func (w *Worker) header() map[string][]string {
-	if w.opts.Token == "" {
-		return w.opts.Header
-	}
-	h := make(map[string][]string, len(w.opts.Header)+1)
-	for k, v := range w.opts.Header {
-		h[k] = v
-	}
-	h["Authorization"] = []string{"Bearer " + w.opts.Token}
-	return h
 }
 
 // fail ends the connection, once. err is nil for an orderly end.

@@ -574,9 +574,11 @@ func TestRefusedHandshakeTellsWhyAndIsTriedAgain(t *testing.T) {
 		run(t, w)
 		<-time.After(5 * time.Second)
 		s := w.State()
-		var refused *ws.HandshakeError
-		if s.Attempt < 2 || !errors.As(s.Err, &refused) || refused.Status != 401 ||
-			!strings.Contains(refused.Reason, "token is not known") || strings.Contains(s.Err.Error(), "old") {
+		var refused *worker.RefusedError
+		if s.Attempt < 2 || !errors.As(s.Err, &refused) ||
+			*refused != (worker.RefusedError{Status: 401, Reason: "this token is not known"}) ||
+			s.Err.Error() != "worker: connect: the engine refused the connection with status 401: "+
+				"this token is not known" {
 			t.Errorf("state %+v", s)
 		}
 	})

@@ -134,10 +134,14 @@ func TestTokenInClearTextIsWarnedOf(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for address, warned := range map[string]bool{"ws://192.0.2.1:1": true, "wss://192.0.2.1:1": false,
-		"ws://127.0.0.1:1": false} {
+		"ws://127.0.0.1:1": false, "ws://any:s3cret@192.0.2.1:1": true, "wss://any:s3cret@192.0.2.1:1": false} {
 		var out bytes.Buffer
 		log := slog.New(slog.NewTextHandler(&out, nil))
-		w, err := worker.New(address, worker.Options{Token: "s3cret", Logger: log})
+		o := worker.Options{Token: "s3cret", Logger: log}
+		if strings.Contains(address, "@") {
+			o.Token = ""
+		}
+		w, err := worker.New(address, o)
 		if err != nil {
 			t.Fatal(err)
 		}

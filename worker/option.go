@@ -27,7 +27,8 @@ type Options struct {
 	// Namespace is where the functions are registered and where calls go unless told otherwise (but for
 	// engine:: and configuration:: functions). Default: III_NAMESPACE, else "default".
 	Namespace string
-	// Token is sent as Authorization: Bearer. Default: III_TOKEN.
+	// Token is a key of the engine, sent as Authorization: Bearer with every connection, those of channels too.
+	// Default: PLINTH_TOKEN, else III_TOKEN, else the password in the URL.
 	Token string
 	// Header is sent with the handshake; http.Header fits.
 	Header map[string][]string
@@ -153,7 +154,7 @@ func (o *Options) fill() error {
 	b := wire.DefaultBounds()
 	o.Name = first(o.Name, os.Getenv("III_WORKER_NAME"))
 	o.Namespace = first(o.Namespace, os.Getenv("III_NAMESPACE"))
-	o.Token = first(o.Token, os.Getenv("III_TOKEN"))
+	o.Token = first(o.Token, first(os.Getenv("PLINTH_TOKEN"), os.Getenv("III_TOKEN")))
 	if o.Name == "" {
 		o.Name = defaultName()
 	}

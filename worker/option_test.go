@@ -21,25 +21,84 @@ import (
 
 func TestURLs(t *testing.T) {
 	for address, want := range map[string]target{
-		"ws://localhost":        {address: "localhost:80", host: "localhost", path: "/", local: true},
-		"http://10.0.0.1:49134": {address: "10.0.0.1:49134", host: "10.0.0.1:49134", path: "/"},
+		"ws://localhost": {address: "localhost:80", host: "localhost", path: "/", channel: "/ws/channels/",
+			local: true},
+		"http://10.0.0.1:49134": {address: "10.0.0.1:49134", host: "10.0.0.1:49134", path: "/",
+			channel: "/ws/channels/"},
 		"wss://e.example/w/x?a=b%20": {address: "e.example:443", host: "e.example", path: "/w/x?a=b%20",
-			secure: true},
-		"https://[::1]:1": {address: "[::1]:1", host: "[::1]:1", path: "/", secure: true, local: true},
+			channel: "/w/x/ws/channels/", secure: true},
+		"https://[::1]:1": {address: "[::1]:1", host: "[::1]:1", path: "/", channel: "/ws/channels/",
+			secure: true, local: true},
+		"ws://any:wk_secret@e.example/": {address: "e.example:80", host: "e.example", path: "/",
+			channel: "/ws/channels/", basic: "Basic YW55OndrX3NlY3JldA=="},
 	} {
 		if got, err := parseTarget(address); err != nil || got != want {
 			t.Errorf("%s: %+v, %v", address, got, err)
 		}
 	}
-	for _, address := range []string{"127.0.0.1:49134", "ftp://x", "ws://", "ws://u:secret@x", "ws://x:y", "::"} {
-		if _, err := parseTarget(address); err == nil || strings.Contains(err.Error(), "secret") {
+}
+
+func TestErrorsOfAURLDoNotShowItsKey(t *testing.T) {
+	for _, address := range []string{"127.0.0.1:49134", "ftp://x", "ftp://u:secret@x", "ws://", "ws://u:secret@",
+		"ws://secret@x", "ws://secret:@x", "ws://x:secret", "ws://u:sec%ret@x", "ws://u:secret@x:y", "::"} {
+		if _, err := parseTarget(address); err == nil || strings.Contains(err.Error(), "sec") {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
 }
 
+func TestTokenWinsOverTheKeyInTheURL(t *testing.T) {
+	for _, name := range []string{"PLINTH_TOKEN", "III_TOKEN"} {
+		t.Setenv(name, "")
+	}
+	own := map[string][]string{"authorization": {"Digest own"}, "X-A": {"1"}}
+	credential := func(address string, o Options) string {
+		t.Helper()
+		w, err := New(address, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []string
+		for name, values := range w.header() {
+			if strings.EqualFold(name, "Authorization") {
+				all = append(all, values...)
+			}
+		}
+		return strings.Join(all, ", ")
+	}
+	const plain, keyed, basic = "ws://x", "ws://any:key@x", "Basic YW55OmtleQ=="
+	for _, c := range []struct {
+		address string
+		options Options
+		want    string
+	}{
+		{plain, Options{}, ""},
+		{plain, Options{Header: own}, "Digest own"},
+		{keyed, Options{}, basic},
+		{keyed, Options{Header: own}, basic},
+		{keyed, Options{Token: "t", Header: own}, "Bearer t"},
+		{plain, Options{Token: "t"}, "Bearer t"},
+	} {
+		if got := credential(c.address, c.options); got != c.want {
+			t.Errorf("%s with token %q: %q, want %q", c.address, c.options.Token, got, c.want)
+		}
+	}
+	t.Setenv("III_TOKEN", "old")
+	if got := credential(keyed, Options{}); got != "Bearer old" {
+		t.Errorf("III_TOKEN: %q", got)
+	}
+	t.Setenv("PLINTH_TOKEN", "new")
+	if got := credential(keyed, Options{}); got != "Bearer new" {
+		t.Errorf("PLINTH_TOKEN: %q", got)
+	}
+	if len(own) != 2 {
+		t.Error("the headers of the caller were changed")
+	}
+}
+
 func TestEnvironmentFillsWhatOptionsLeaveOpen(t *testing.T) {
-	for _, name := range []string{"PLINTH_URL", "III_URL", "III_TOKEN", "III_NAMESPACE", "III_WORKER_NAME"} {
+	for _, name := range []string{"PLINTH_URL", "III_URL", "PLINTH_TOKEN", "III_TOKEN", "III_NAMESPACE",
+		"III_WORKER_NAME"} {
 		t.Setenv(name, "")
 	}
 	address := func() string {

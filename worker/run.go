@@ -38,7 +38,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	// Handlers outlive ctx by the grace time.
 	hard, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
-	if w.opts.Token != "" && !w.target.secure && !w.target.local && w.opts.Dial == nil {
+	if w.opts.Token+w.target.basic != "" && !w.target.secure && !w.target.local && w.opts.Dial == nil {
 		w.log.Warn("the token goes over the network in clear text: use a wss URL", "host", w.target.host)
 	}
 	err := w.keep(ctx, hard, giveUp)

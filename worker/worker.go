@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/url"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -90,7 +88,8 @@ type Stats struct {
 }
 
 // New makes a worker for the engine at address, a ws, wss, http or https URL. An empty address is taken
-// from the environment: PLINTH_URL, else III_URL, else DefaultURL. New does no I/O; call Run.
+// from the environment: PLINTH_URL, else III_URL, else DefaultURL. A key may be part of it, as the password
+// of any user name: ws://any:KEY@host; Options.Token wins over it. New does no I/O; call Run.
 func New(address string, opts Options) (*Worker, error) {
 	for _, name := range []string{"PLINTH_URL", "III_URL"} {
 		address = first(address, os.Getenv(name))
@@ -163,45 +162,4 @@ func (w *Worker) Ready(ctx context.Context) error {
 		return &Error{Code: CodeClosed, Message: "the worker has ended"}
 	}
 	return nil
-}
-
-// target is where the engine is.
-type target struct {
-	address string // host:port to dial
-	host    string // for the request and the certificate
-	path    string // with the query
-	secure  bool
-	local   bool // a loopback address
-}
-
-func parseTarget(address string) (t target, err error) {
-	u, err := url.Parse(address)
-	if err != nil {
-		return t, fmt.Errorf("worker: %w", err)
-	}
-	port := "80"
-	switch u.Scheme {
-	case "ws", "http":
-	case "wss", "https":
-		t.secure, port = true, "443"
-	default:
-		return t, fmt.Errorf("worker: URL %q: the scheme must be ws, wss, http or https", u.Redacted())
-	}
-	if u.Hostname() == "" {
-		return t, fmt.Errorf("worker: URL %q: no host", u.Redacted())
-	}
-	if u.User != nil {
-		return t, fmt.Errorf("worker: URL %q: use Options.Token or Options.Header for credentials", u.Redacted())
-	}
-	t.host, t.path = u.Host, u.EscapedPath()
-	if t.path == "" {
-		t.path = "/"
-	}
-	if u.RawQuery != "" {
-		t.path += "?" + u.RawQuery
-	}
-	t.address = net.JoinHostPort(u.Hostname(), first(u.Port(), port))
-	ip := net.ParseIP(u.Hostname())
-	t.local = u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
-	return t, nil
 }
