@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
 import { test } from 'node:test'
+import { isDeepStrictEqual } from 'node:util'
 import { WebSocket } from 'ws'
 import { bare, straight } from './kit.mjs'
 
@@ -36,6 +37,9 @@ function bones({ invocation_id, traceparent, baggage, message_type, data, ...res
   return data === undefined ? rest : { ...rest, data }
 }
 
+/** The payload to know a call by; the refs of channels are others in every run. */
+const load = (frame) => (frame.function_id === 'io::read' ? undefined : bones(frame).data)
+
 class Player {
   conns = new Map() // by the names of the recording
   ids = new Map() // of calls, refs and workers: the recording's to this run's
@@ -52,6 +56,15 @@ class Player {
     return f
   }
 
+  /** Has the engine take in what one worker has sent before another one sends, as time did when it was recorded. */
+  async turn(conn) {
+    if (this.last && this.last !== conn && this.last.socket.readyState === WebSocket.OPEN) {
+      await this.last.echo()
+      await this.rest()
+    }
+    this.last = conn
+  }
+
   async send(conn, frame) {
     const asked = frame.type === 'invocationresult' && this.arrived.get(frame.invocation_id)
     if (asked) {
@@ -66,9 +79,9 @@ class Player {
   expect(conn, frame, where) {
     const { type, id, invocation_id, function_id } = frame
     const own = this.arrived.get(invocation_id) === undefined && type === 'invokefunction'
-    const next = conn.next(
-      own ? { type, function_id } : id !== undefined ? { type, id } : { type, invocation_id },
-    )
+    // Calls of several workers come in any order: one is known by its function and its payload.
+    const same = (f) => f.type === type && f.function_id === function_id && isDeepStrictEqual(load(f), load(frame))
+    const next = conn.next(own ? same : id !== undefined ? { type, id } : { type, invocation_id })
     if (own) this.arrived.set(invocation_id, next)
     this.due.push(next.then((got) => this.compare(bones(got), frame, where)).catch((e) => this.wrong.push(e)))
   }
@@ -154,6 +167,7 @@ class Player {
     const conn = this.conns.get(line.worker)
     if (different[`${line.run} ${line.seq}`] || probes.includes(line.frame?.type)) return
     if (line.dir === 'worker->engine') {
+      await this.turn(conn)
       if (line.frame.type === 'reattach') return conn.send(this.reattach(line.frame))
       if (line.frame.function_id === 'c::http' && line.frame.type === 'invokefunction') return
       if (line.frame.data?.reader) await this.made()

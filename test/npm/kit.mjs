@@ -145,14 +145,15 @@ export async function bare({ address = straight, path = '/', name } = {}) {
     frames,
     closed,
     send: (frame) => socket.send(typeof frame === 'string' || Buffer.isBuffer(frame) ? frame : JSON.stringify(frame)),
-    /** The first frame, past or to come, that has these members. */
+    /** The first frame, past or to come, that has these members, or that a function says yes to. */
     next: (want) =>
       new Promise((resolve, reject) => {
         const clock = setTimeout(
-          () => reject(new Error(`no frame ${JSON.stringify(want)}; there are ${JSON.stringify(frames)}`)),
+          () => reject(new Error(`no frame ${JSON.stringify(want) ?? want}; there are ${JSON.stringify(frames)}`)),
           10_000,
         )
-        const takes = (f) => Object.entries(want).every(([k, v]) => f[k] === v)
+        const has = (f) => Object.entries(want).every(([k, v]) => f[k] === v)
+        const takes = typeof want === 'function' ? want : has
         waiting.push({ takes, resolve: (f) => (clearTimeout(clock), resolve(f)) })
         offer()
       }),
