@@ -47,6 +47,7 @@ type App struct {
 	limit  int64
 	from   string
 	budget *budget.Budget
+	auth   *identity
 	core   *fn.Registry
 	engine *engine.Engine
 	admin  *house.Admin
@@ -88,6 +89,10 @@ func (a *App) open(ctx context.Context) error {
 	if err := a.openFolder(); err != nil {
 		return err
 	}
+	var err error
+	if a.auth, err = openIdentity(ctx, a.dir, cfg, a.log); err != nil {
+		return err
+	}
 	limits, err := bounds(cfg)
 	if err != nil {
 		return fmt.Errorf("configuration: %w", err)
@@ -100,7 +105,8 @@ func (a *App) open(ctx context.Context) error {
 		MaxMade: limits.MaxCallsPerWorker, Ceiling: ceiling})
 	a.engine, err = engine.New(engine.Config{Listener: engine.Listener{Listen: cfg.Text(KeyEngineListen),
 		Hosts: cfg.List(KeyEngineHosts), Origins: cfg.List(KeyEngineOrigins)}, Functions: a.core,
-		Bounds: limits, Loops: int(cfg.Int(KeyEngineLoops)),
+		Authenticate: authenticate(a.auth.Auth),
+		Bounds:       limits, Loops: int(cfg.Int(KeyEngineLoops)),
 		Grace: a.life.Grace * 3 / 4, Version: a.opts.Version, Spans: spans, Logs: logs, Names: names,
 		Metrics: metrics,
 		Budget:  a.budget, Log: a.log})
@@ -110,6 +116,8 @@ func (a *App) open(ctx context.Context) error {
 	a.admin = house.NewAdmin(house.AdminOptions{Hosts: cfg.List(house.KeyAdminHosts), State: a.life.State,
 		Checks:  []house.Check{{Name: "engine", Ready: a.engine.Ready}},
 		Metrics: metrics.WritePrometheus, Log: a.log})
+	a.auth.Watch(a.engine.Revoke)
+	metrics.Collector(a.auth.WritePrometheus)
 	measure(metrics, a.budget, spans, logs)
 	return a.bind(ctx)
 }
@@ -149,6 +157,7 @@ func (a *App) bind(ctx context.Context) error {
 // Run serves until ctx ends or a part fails, and drains.
 func (a *App) Run(ctx context.Context) error {
 	err := a.life.Run(ctx,
+		house.Part{Name: "auth", Run: a.auth.Run},
 		house.Part{Name: "functions", Run: a.core.Run},
 		house.Part{Name: "admin", Run: a.admin.Run},
 		house.Part{Name: "engine", Run: a.engine.Run},
@@ -163,6 +172,9 @@ func (a *App) Close() (err error) {
 	}
 	if a.engine != nil {
 		err = errors.Join(err, a.engine.Close())
+	}
+	if a.auth != nil {
+		err = errors.Join(err, a.auth.close())
 	}
 	if a.dir != nil {
 		err = errors.Join(err, a.dir.Close())

@@ -11,13 +11,17 @@ import (
 
 // Keys of the settings that the rooms read.
 const (
-	KeyEngineListen  = "engine.listen"
-	KeyEngineHosts   = "engine.hosts"
-	KeyEngineOrigins = "engine.origins"
-	KeyEngineLoops   = "engine.loops"
-	KeySpans         = "telemetry.spans"
-	KeyLogs          = "telemetry.logs"
-	limitPrefix      = "engine.limits."
+	KeyEngineListen      = "engine.listen"
+	KeyEngineHosts       = "engine.hosts"
+	KeyEngineOrigins     = "engine.origins"
+	KeyEngineLoops       = "engine.loops"
+	KeyBootstrapName     = "bootstrap.name"
+	KeyBootstrapEmail    = "bootstrap.email"
+	KeyBootstrapPassword = "bootstrap.password"
+	KeyBootstrapHash     = "bootstrap.password_hash"
+	KeySpans             = "telemetry.spans"
+	KeyLogs              = "telemetry.logs"
+	limitPrefix          = "engine.limits."
 )
 
 // Rooms are the names that the setting `only` takes.
@@ -25,7 +29,20 @@ func Rooms() []string { return []string{"engine"} }
 
 // Settings returns the table of every setting of the program.
 func Settings() (*house.Table, error) {
-	return house.NewTable(house.Settings(Rooms()), engineSettings(), limitSettings())
+	return house.NewTable(house.Settings(Rooms()), engineSettings(), bootstrapSettings(), limitSettings())
+}
+
+// bootstrapSettings make the first account without a hand; they do nothing once there is one.
+func bootstrapSettings() []house.Setting {
+	return []house.Setting{
+		{Key: KeyBootstrapName, Type: house.Text, Rare: true,
+			Help: "name of the first account, made at the start when there is none"},
+		{Key: KeyBootstrapEmail, Type: house.Text, Rare: true, Help: "its e-mail address"},
+		{Key: KeyBootstrapPassword, Type: house.Text, Secret: true,
+			Help: "its password; better in a file that PLINTH_BOOTSTRAP_PASSWORD_FILE names"},
+		{Key: KeyBootstrapHash, Type: house.Text, Secret: true,
+			Help: "the argon2id hash of its password in place of it; plinth hash-password makes one"},
+	}
 }
 
 func engineSettings() []house.Setting {
