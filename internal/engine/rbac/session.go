@@ -3,8 +3,9 @@ package rbac
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/plinth-run/plinth/internal/fault"
@@ -12,7 +13,8 @@ import (
 )
 
 const (
-	maxGrants  = 10_000   // ids and patterns of one list
+	maxAnswer  = 4 << 20  // bytes of an auth function's answer, and of a hook's
+	maxGrants  = 10_000   // ids and patterns of all lists together; also namespaces
 	maxContext = 64 << 10 // bytes
 	maxPrefix  = 128      // bytes
 )
@@ -20,22 +22,24 @@ const (
 // Session is what an auth function allowed one connection.
 type Session struct {
 	namespaces map[string]*names // nil: none were named
-	allowed    names
-	forbidden  names
-	types      []string // trigger types that it may bind to; nil: all
-	anyType    bool
-	offers     bool // it may register trigger types
-	registers  bool // it may register functions
-	prefix     string
+	allowed    *names
+	forbidden  *names
+	types      map[string]struct{} // trigger types that it may bind to; nil: all
+	offers     bool                // it may register trigger types
+	registers  bool                // it may register functions
+	prefix     string              // with the colons; "" is none
 	context    []byte
 }
 
 // AuthInput is what an auth function is asked: {headers, query_params, ip_address}. Names of headers are in
-// lower case.
+// lower case. It is bounded by what it is made from, the head of a handshake.
 func AuthInput(headers map[string]string, query, ip string) []byte {
 	values, _ := url.ParseQuery(query) // what can be read of it
 	if values == nil {
 		values = url.Values{}
+	}
+	if headers == nil {
+		headers = map[string]string{}
 	}
 	b, err := json.Marshal(map[string]any{"headers": headers, "query_params": values, "ip_address": ip})
 	if err != nil {
@@ -44,79 +48,130 @@ func AuthInput(headers map[string]string, query, ip string) []byte {
 	return b
 }
 
+// answer is the result of an auth function, member by member.
+type answer struct {
+	spaces    map[string][]string
+	allowed   []string
+	forbidden []string
+	types     []string
+	typed     bool // there were types
+	offers    bool
+	registers bool
+	prefix    string
+	context   []byte
+}
+
 // ParseSession reads the answer of an auth function. What it does not understand of a known member refuses
-// the
-// session; unknown members are ignored.
+// the session; unknown members are ignored, and null is as good as absent. Namespaces that name none bind the
+// session to none. The error is Invalid with code AUTH_ERROR.
 func ParseSession(raw []byte) (*Session, *fault.Error) {
-	var in struct {
-		Namespaces   map[string][]string `json:"namespaces"`
-		Allowed      []string            `json:"allowed_functions"`
-		Forbidden    []string            `json:"forbidden_functions"`
-		TriggerTypes *[]string           `json:"allowed_trigger_types"`
-		Offers       bool                `json:"allow_trigger_type_registration"`
-		Registers    *bool               `json:"allow_function_registration"`
-		Prefix       *string             `json:"function_registration_prefix"`
-		Context      json.RawMessage     `json:"context"`
+	if len(raw) > maxAnswer {
+		return nil, unclear(fmt.Errorf("it is larger than %d bytes", maxAnswer))
 	}
-	if trimmed := bytes.TrimSpace(raw); len(trimmed) == 0 || trimmed[0] != '{' {
-		return nil, unclear("it is no object")
+	a := answer{registers: true, context: []byte("{}")}
+	if err := members(raw, a.take); err != nil {
+		return nil, unclear(err)
 	}
-	if err := json.Unmarshal(raw, &in); err != nil {
-		return nil, unclear(err.Error())
+	if a.count() > maxGrants || len(a.spaces) > maxGrants {
+		return nil, unclear(fmt.Errorf("it names more than %d functions, types or namespaces", maxGrants))
 	}
-	s := &Session{offers: in.Offers, registers: in.Registers == nil || *in.Registers, context: []byte("{}")}
-	n := len(in.Allowed) + len(in.Forbidden)
-	for _, list := range in.Namespaces {
-		n += len(list)
-	}
-	if in.TriggerTypes != nil {
-		n += len(*in.TriggerTypes)
-	}
-	if n > maxGrants || len(in.Namespaces) > maxGrants {
-		return nil, unclear("it names more than 10,000 functions")
-	}
-	if in.Namespaces != nil {
-		s.namespaces = map[string]*names{}
-		for space, list := range in.Namespaces {
-			if strings.TrimSpace(space) == "" {
-				return nil, unclear("a namespace is blank")
-			}
-			s.namespaces[space] = new(names)
-			for _, text := range list {
-				s.namespaces[space].add(text)
-			}
-		}
-	}
-	for _, text := range in.Allowed {
-		s.allowed.add(text)
-	}
-	for _, text := range in.Forbidden {
-		s.forbidden.add(text)
-	}
-	if s.anyType = in.TriggerTypes == nil; !s.anyType {
-		s.types = *in.TriggerTypes
-	}
-	if in.Prefix != nil && *in.Prefix != "" {
-		if len(*in.Prefix) > maxPrefix || strings.ContainsAny(*in.Prefix, " \t\r\n*") {
-			return nil, unclear("function_registration_prefix is blank, too long, or has a star or a space")
-		}
-		s.prefix = strings.TrimSuffix(*in.Prefix, "::") + "::"
-	}
-	if !wire.IsNull(in.Context) {
-		if len(in.Context) > maxContext {
-			return nil, unclear("context is larger than 64 KiB")
-		}
-		s.context = bytes.Clone(in.Context)
+	s, err := a.session()
+	if err != nil {
+		return nil, unclear(err)
 	}
 	return s, nil
 }
 
-func unclear(why string) *fault.Error {
-	return fault.Newf(fault.Invalid, wire.CodeAuthError, "the answer of the auth function cannot be used: %s", why)
+func unclear(why error) *fault.Error {
+	return fault.Newf(fault.Invalid, wire.CodeAuthError, "the answer of the auth function cannot be used: %w", why)
+}
+
+// take reads one member.
+func (a *answer) take(name string, value json.RawMessage) (err error) {
+	if wire.IsNull(value) {
+		return nil
+	}
+	switch name {
+	case "namespaces":
+		a.spaces = map[string][]string{}
+		err = members(value, func(space string, value json.RawMessage) (err error) {
+			if strings.TrimSpace(space) == "" {
+				return errors.New("it is blank")
+			}
+			a.spaces[space], err = listOf(value)
+			return err
+		})
+	case "allowed_functions":
+		a.allowed, err = listOf(value)
+	case "forbidden_functions":
+		a.forbidden, err = listOf(value)
+	case "allowed_trigger_types":
+		a.typed = true
+		a.types, err = listOf(value)
+	case "allow_trigger_type_registration":
+		a.offers, err = flagOf(value)
+	case "allow_function_registration":
+		a.registers, err = flagOf(value)
+	case "function_registration_prefix":
+		a.prefix, err = textOf(value)
+	case "context":
+		if a.context = bytes.Clone(value); len(value) > maxContext {
+			err = fmt.Errorf("it is larger than %d bytes", maxContext)
+		}
+	}
+	return err
+}
+
+func (a *answer) count() int {
+	n := len(a.allowed) + len(a.forbidden) + len(a.types)
+	for _, list := range a.spaces {
+		n += len(list)
+	}
+	return n
+}
+
+// session compiles the answer.
+func (a *answer) session() (s *Session, err error) {
+	s = &Session{offers: a.offers, registers: a.registers, context: a.context}
+	if a.spaces != nil {
+		s.namespaces = make(map[string]*names, len(a.spaces))
+	}
+	for space, list := range a.spaces {
+		if s.namespaces[space], err = newNames(list); err != nil {
+			return nil, fmt.Errorf("namespaces: %q: %w", clip(space), err)
+		}
+	}
+	if s.allowed, err = newNames(a.allowed); err != nil {
+		return nil, fmt.Errorf("allowed_functions: %w", err)
+	}
+	if s.forbidden, err = newNames(a.forbidden); err != nil {
+		return nil, fmt.Errorf("forbidden_functions: %w", err)
+	}
+	if a.typed {
+		s.types = make(map[string]struct{}, len(a.types))
+	}
+	for _, kind := range a.types {
+		s.types[kind] = struct{}{}
+	}
+	s.prefix, err = prefixOf(a.prefix)
+	return s, err
+}
+
+// prefixOf returns a prefix as it stands before an id; the answer may have its colons or not.
+func prefixOf(text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	text = strings.TrimSuffix(text, "::")
+	if text == "" || len(text) > maxPrefix || strings.ContainsAny(text, " \t\r\n*\x00") {
+		return "", fmt.Errorf("function_registration_prefix is blank, longer than %d bytes, or has a star or a space",
+			maxPrefix)
+	}
+	return text + "::", nil
 }
 
 // MayRegister decides on the namespace of a registration: a session whose auth result names namespaces is
-// bound to them.
+// bound to them. The errors of this and the next three are Denied with code FORBIDDEN.
 func (s *Session) MayRegister(namespace string) *fault.Error {
 	if s.namespaces == nil || s.namespaces[namespace] != nil {
 		return nil
@@ -145,7 +200,10 @@ func (s *Session) MayRegisterTriggerType() *fault.Error {
 
 // MayRegisterTrigger decides on a binding to a trigger type.
 func (s *Session) MayRegisterTrigger(kind string) *fault.Error {
-	if s.anyType || slices.Contains(s.types, kind) {
+	if s.types == nil {
+		return nil
+	}
+	if _, ok := s.types[kind]; ok {
 		return nil
 	}
 	return fault.Newf(fault.Denied, wire.CodeForbidden,
@@ -155,8 +213,14 @@ func (s *Session) MayRegisterTrigger(kind string) *fault.Error {
 // Add returns an id as it is registered: with the session's prefix.
 func (s *Session) Add(id string) string { return s.prefix + id }
 
-// Strip returns an id as the worker knows it.
-func (s *Session) Strip(id []byte) []byte { return bytes.TrimPrefix(id, []byte(s.prefix)) }
+// Strip returns an id as the worker knows it. An id without the prefix is returned as it is.
+func (s *Session) Strip(id []byte) []byte {
+	if n := len(s.prefix); len(id) >= n && string(id[:n]) == s.prefix {
+		return id[n:]
+	}
+	return id
+}
 
-// Context is what hooks and middleware are told of the session: JSON.
+// Context is what hooks and middleware are told of the session: JSON, {} when the auth function gave none.
+// It must not be changed.
 func (s *Session) Context() []byte { return s.context }
