@@ -10,11 +10,11 @@ package auth
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -29,9 +29,9 @@ import (
 type Options struct {
 	Log          *slog.Logger
 	Now          func() time.Time
-	HashMemory   uint32 // KiB that one password hash takes; 0 = 19,456
-	HashesAtOnce int    // 0 = 1
-	FS           store.FS
+	HashMemory   uint32   // KiB that one password hash takes; 0 = 19,456
+	HashesAtOnce int      // 0 = 1
+	FS           store.FS // of the data folder; nil is the operating system's
 }
 
 // Auth is the identities of one node.
@@ -45,23 +45,19 @@ type Auth struct {
 	calm  throttle
 	local string // the local token
 	stats counters
+	index *index // of state; Authenticate reads it without a lock
 
-	change  sync.Mutex // held while a change is made durable: one at a time
 	claimed atomic.Bool
 
-	mu       sync.RWMutex // guards everything below; never held while waiting
-	state    state
-	byPrefix map[string]*Key
-	sessions map[string]*Session // by the hash of their token
-	limits   quota               // attempts to claim
+	// change is held while a change is made durable: one at a time. Whoever changes state holds it and mu; so
+	// who holds either may read it. mu is never held while anything waits.
+	change sync.Mutex
+	mu     sync.RWMutex
+	state  state
+	limits quota // attempts to claim
 
-	watch   sync.Mutex
-	watcher func(string)
-}
-
-// counters are what WritePrometheus shows.
-type counters struct {
-	logins, loginsFailed, lockedOut, refused atomic.Uint64
+	watch    sync.Mutex
+	watchers []func(string)
 }
 
 // The room's schema, and its log.
@@ -84,10 +80,11 @@ func Open(ctx context.Context, dir *store.Dir, o Options) (*Auth, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	a := &Auth{o: o, log: o.Log, byPrefix: map[string]*Key{}, sessions: map[string]*Session{},
-		state: newState()}
-	a.crew = newCrew(o.HashesAtOnce, o.HashMemory)
-	a.calm = newThrottle()
+	if o.FS == nil {
+		o.FS = store.OS()
+	}
+	a := &Auth{o: o, log: o.Log, state: newState(), calm: newThrottle(),
+		crew: newCrew(o.HashesAtOnce, o.HashMemory)}
 	var err error
 	if a.room, err = dir.Room(ctx, roomName, store.Schema{Number: schema}); err != nil {
 		return nil, fmt.Errorf("auth: open: %w", err)
@@ -102,27 +99,16 @@ func Open(ctx context.Context, dir *store.Dir, o Options) (*Auth, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("auth: open the audit trail: %w", err), a.disk.Close())
 	}
-	a.index()
+	a.index = a.state.index
+	a.claimed.Store(len(a.state.Users) > 0)
 	if err := a.newLocalToken(); err != nil {
 		return nil, errors.Join(err, a.Close())
 	}
 	return a, nil
 }
 
-// index makes the tables that are not on disk.
-func (a *Auth) index() {
-	for _, k := range a.state.Keys {
-		a.byPrefix[k.Prefix] = k
-	}
-	for _, s := range a.state.Sessions {
-		a.sessions[s.Hash] = s
-	}
-	a.claimed.Store(len(a.state.Users) > 0)
-}
-
 // Run keeps the log and the trail until ctx ends, ends what expires, and writes down when keys were last
-// used.
-// An error means that the disk failed: the owner must stop the process.
+// used. Changes wait until it runs. An error means that the disk failed: the owner must stop the process.
 func (a *Auth) Run(ctx context.Context) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -142,8 +128,10 @@ func (a *Auth) Run(ctx context.Context) error {
 			running = false
 			left--
 		case <-tick.C:
-			a.expire()
+			a.expireKeys()
 		case <-flush.C:
+			a.expireSessions()
+			a.calm.sweep(a.o.Now())
 			a.flush(serving)
 		}
 	}
@@ -171,155 +159,6 @@ func (a *Auth) Audit() *audit.Trail { return a.trail }
 // Claimed reports whether there is an account.
 func (a *Auth) Claimed() bool { return a.claimed.Load() }
 
-// Watch has f told of each principal that lost a right: revoked, expired, disabled or changed; "" stands for
-// all that came as loopback, when the first account is made. f must not block and must not call back.
-func (a *Auth) Watch(f func(principal string)) {
-	a.watch.Lock()
-	defer a.watch.Unlock()
-	a.watcher = f
-}
-
-func (a *Auth) tell(principal string) {
-	a.watch.Lock()
-	f := a.watcher
-	a.watch.Unlock()
-	if f != nil {
-		f(principal)
-	}
-}
-
-// commit makes a change durable and then applies it. prepare looks at the state and makes the records,
-// under the
-// lock for reading; an error ends it. The line of the trail is on disk first, so that nothing happens unseen.
-func (a *Auth) commit(ctx context.Context, e audit.Event, prepare func(*state) ([]record, error)) error {
-	a.change.Lock()
-	defer a.change.Unlock()
-	a.mu.RLock()
-	records, err := prepare(&a.state)
-	a.mu.RUnlock()
-	if err != nil {
-		e.Outcome, e.Reason = audit.Failed, reason(err)
-		if fault.KindOf(err) == fault.Denied {
-			e.Outcome = audit.Denied
-		}
-		a.trail.Note(e)
-		return err
-	}
-	b, err := json.Marshal(records)
-	if err != nil {
-		return fmt.Errorf("auth: encode a change: %w", err)
-	}
-	if e.Action != "" {
-		e.Outcome = audit.OK
-		if err := a.trail.Write(context.WithoutCancel(ctx), e); err != nil {
-			return fmt.Errorf("auth: write the audit trail: %w", err)
-		}
-	}
-	// Once appended a change may become durable whatever ctx does, so it is waited for.
-	at, err := a.disk.Append(context.WithoutCancel(ctx), b)
-	if err != nil {
-		e.Outcome, e.Reason = audit.Failed, "the change could not be stored"
-		a.trail.Note(e)
-		return fmt.Errorf("auth: store a change: %w", err)
-	}
-	a.mu.Lock()
-	for i := range records {
-		a.state.apply(&records[i])
-		a.reindex(&records[i])
-	}
-	a.mu.Unlock()
-	if at%snapshotEvery == 0 {
-		a.snapshot(at)
-	}
-	return nil
-}
-
-// reindex follows a record in the tables that are not on disk; a.mu is held.
-func (a *Auth) reindex(r *record) {
-	switch {
-	case r.Key != nil:
-		a.byPrefix[r.Key.Prefix] = a.state.Keys[r.Key.ID]
-	case r.Session != nil:
-		a.sessions[r.Session.Hash] = a.state.Sessions[r.Session.ID]
-	case r.EndSession != "" || r.EndSessionsOf != "" || r.DropUser != "":
-		for hash, s := range a.sessions {
-			if a.state.Sessions[s.ID] == nil {
-				delete(a.sessions, hash)
-			}
-		}
-	}
-	a.claimed.Store(len(a.state.Users) > 0)
-}
-
-// snapshot keeps the log short. A failure leaves the older one; the log tells of it.
-func (a *Auth) snapshot(at uint64) {
-	a.mu.RLock()
-	b, err := json.Marshal(&a.state)
-	a.mu.RUnlock()
-	if err == nil {
-		err = a.disk.Snapshot(at, func(w io.Writer) error {
-			_, err := w.Write(b)
-			return err
-		})
-	}
-	if err == nil {
-		err = a.disk.Truncate(at + 1)
-	}
-	if err != nil {
-		a.log.Warn("auth: snapshot failed; the log stays long", "error", err)
-	}
-}
-
-// expire tells of keys that have just run out, and forgets sessions that have.
-func (a *Auth) expire() {
-	now := a.o.Now()
-	var gone []string
-	a.mu.Lock()
-	for _, k := range a.state.Keys {
-		if !k.told && !k.Revoked && k.expired(now) {
-			k.told = true
-			gone = append(gone, k.ID)
-		}
-	}
-	for hash, s := range a.sessions {
-		if s.expired(now) {
-			delete(a.sessions, hash)
-			delete(a.state.Sessions, s.ID)
-		}
-	}
-	a.calm.sweep(now)
-	a.mu.Unlock()
-	for _, id := range gone {
-		a.tell(id)
-	}
-}
-
-// flush writes down when keys and sessions were last used.
-func (a *Auth) flush(ctx context.Context) {
-	var used []record
-	a.mu.RLock()
-	for _, k := range a.state.Keys {
-		if at := k.used.Load(); at > k.LastUsed.Unix() {
-			used = append(used, record{Used: &use{Key: k.ID, At: time.Unix(at, 0).UTC()}})
-		}
-	}
-	for _, s := range a.state.Sessions {
-		if at := s.used.Load(); at > s.Seen.Unix()+int64(flushEvery/time.Second) {
-			used = append(used, record{Used: &use{Session: s.ID, At: time.Unix(at, 0).UTC()}})
-		}
-	}
-	a.mu.RUnlock()
-	for len(used) > 0 {
-		n := min(len(used), 500)
-		part := used[:n]
-		used = used[n:]
-		if err := a.commit(ctx, audit.Event{}, func(*state) ([]record, error) { return part, nil }); err != nil {
-			a.log.Warn("auth: last use not stored", "error", err)
-			return
-		}
-	}
-}
-
 // reason is what the trail may say of an error.
 func reason(err error) string {
 	var f *fault.Error
@@ -329,9 +168,19 @@ func reason(err error) string {
 	return "internal"
 }
 
-// event begins a line of the trail for something that a principal does.
+// event begins a line of the trail for something that a principal does; nil is nobody.
 func event(by *Principal, action, target string) audit.Event {
+	if by == nil {
+		return audit.Event{Actor: audit.Actor{Kind: kindNone}, Action: action, Target: target}
+	}
 	return audit.Event{Actor: audit.Actor{Kind: by.Kind, ID: by.ID, Name: by.Name}, Action: action,
-		Target: target,
-		Remote: by.remote, Door: by.door}
+		Target: target, Remote: address(by.remote), Door: by.door}
+}
+
+// address is empty where none is known.
+func address(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.Unmap().String()
 }

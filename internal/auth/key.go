@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/plinth-run/plinth/internal/fault"
 	"github.com/plinth-run/plinth/wire"
@@ -19,23 +22,25 @@ const (
 
 const maxKeys = 10_000
 
-// Key is a key without its secret.
+// Key is a key without its secret, as it is kept. Only LastUsed and the stamps change.
 type Key struct {
 	ID       string    `json:"id"`
 	Name     string    `json:"name"`
 	Kind     string    `json:"kind"`
 	Prefix   string    `json:"prefix"` // what its text begins with
 	Hash     string    `json:"hash"`
-	Owner    string    `json:"owner"` // who made it
+	Owner    string    `json:"owner"`              // who made it
+	OwnerID  string    `json:"owner_id,omitempty"` // the user with whom it ends
 	Scopes   []string  `json:"scopes"`
 	Created  time.Time `json:"created"`
 	Expires  time.Time `json:"expires,omitzero"`
 	LastUsed time.Time `json:"last_used,omitzero"`
 	Revoked  bool      `json:"revoked"`
 
+	sum      digest // Hash
 	compiled []scope
 	used     stamp
-	told     bool // that it has expired
+	told     atomic.Bool // that it has expired
 }
 
 // KeyView is a key as it may be shown.
@@ -64,6 +69,10 @@ func (k *Key) compile() (err error) {
 	if k.compiled, err = parseScopes(k.Scopes); err != nil {
 		return fmt.Errorf("auth: read key %s: %w", k.ID, err)
 	}
+	if k.sum, err = parseDigest(k.Hash); err != nil {
+		return fmt.Errorf("auth: read key %s: %w", k.ID, err)
+	}
+	k.used.touch(k.LastUsed)
 	return nil
 }
 
@@ -72,8 +81,8 @@ func (k *Key) expired(now time.Time) bool { return !k.Expires.IsZero() && !now.B
 // revoked returns the key as it is once it is revoked.
 func (k *Key) revoked() *Key {
 	return &Key{ID: k.ID, Name: k.Name, Kind: k.Kind, Prefix: k.Prefix, Hash: k.Hash, Owner: k.Owner,
-		Scopes: k.Scopes, Created: k.Created, Expires: k.Expires, LastUsed: k.LastUsed, Revoked: true,
-		compiled: k.compiled}
+		OwnerID: k.OwnerID, Scopes: k.Scopes, Created: k.Created, Expires: k.Expires, LastUsed: k.LastUsed,
+		Revoked: true, sum: k.sum, compiled: k.compiled}
 }
 
 func (k *Key) view(now time.Time) KeyView {
@@ -93,7 +102,7 @@ func (k *Key) view(now time.Time) KeyView {
 }
 
 // CreateKey makes a key and returns its text, which nobody can read again. Its scopes must be within those of
-// whoever makes it.
+// whoever makes it, and it ends with the account of whoever makes it.
 func (a *Auth) CreateKey(ctx context.Context, by *Principal, n NewKey) (KeyView, string, error) {
 	now := a.o.Now()
 	if err := by.needs("admin", "manage"); err != nil {
@@ -102,16 +111,48 @@ func (a *Auth) CreateKey(ctx context.Context, by *Principal, n NewKey) (KeyView,
 	if !a.Claimed() {
 		return KeyView{}, "", unclaimed()
 	}
+	k, secret, err := draw(by, n, now)
+	if err != nil {
+		return KeyView{}, "", err
+	}
+	v := k.view(now)
+	err = a.commit(ctx, event(by, "key.create", k.ID+" "+k.Name), func(s *state) ([]record, error) {
+		switch by.Kind {
+		case KindUser:
+			k.OwnerID = by.ID
+		case KindKey: // what a key makes belongs to whom the key belongs
+			if maker := s.Keys[by.ID]; maker != nil {
+				k.OwnerID = maker.OwnerID
+			}
+		}
+		for _, other := range s.Keys {
+			if other.Name == k.Name && !other.Revoked && !other.expired(now) {
+				return nil, fault.Newf(fault.Conflict, CodeExists,
+					"there is an active key named %s; revoke it first", k.Name)
+			}
+			if other.Prefix == k.Prefix || other.ID == k.ID {
+				return nil, fault.New(fault.Conflict, CodeExists, "two keys drew the same prefix; try again")
+			}
+		}
+		more, err := s.room(now)
+		return append(more, record{Key: k}), err
+	})
+	if err != nil {
+		return KeyView{}, "", err
+	}
+	return v, k.Prefix + "_" + secret, nil
+}
+
+// draw checks what is asked for and draws a secret.
+func draw(by *Principal, n NewKey, now time.Time) (*Key, string, error) {
 	name := strings.TrimSpace(n.Name)
-	if name == "" || len(name) > maxName || strings.ContainsFunc(name, func(r rune) bool {
-		return r < ' ' ||
-			r == 0x7f
-	}) {
-		return KeyView{}, "", fault.Newf(fault.Invalid, CodeBadName, "a key needs a name of 1 to %d bytes", maxName)
+	if name == "" || len(name) > maxName || !utf8.ValidString(name) ||
+		strings.ContainsFunc(name, unicode.IsControl) {
+		return nil, "", fault.Newf(fault.Invalid, CodeBadName, "a key needs a name of 1 to %d bytes", maxName)
 	}
 	scopes, err := parseScopes(n.Scopes)
 	if err != nil {
-		return KeyView{}, "", err
+		return nil, "", err
 	}
 	prefix := prefixAPI
 	switch n.Kind {
@@ -120,45 +161,44 @@ func (a *Auth) CreateKey(ctx context.Context, by *Principal, n NewKey) (KeyView,
 		prefix = prefixWorker
 		for i, s := range scopes {
 			if s.room != "engine" {
-				return KeyView{}, "", fault.Newf(fault.Invalid, CodeBadScope,
+				return nil, "", fault.Newf(fault.Invalid, CodeBadScope,
 					"a worker key has scopes of room engine only, not %s; make an api key for more", n.Scopes[i])
 			}
 		}
 	default:
-		return KeyView{}, "", fault.New(fault.Invalid, wire.CodeInvalidArguments, "kind must be api or worker")
+		return nil, "", fault.New(fault.Invalid, wire.CodeInvalidArguments, "kind must be api or worker")
 	}
-	for i := range scopes {
-		if !slices.ContainsFunc(by.scopes, func(own scope) bool { return own.covers(&scopes[i]) }) {
-			return KeyView{}, "", fault.Newf(fault.Denied, wire.CodeForbidden,
-				"nobody can give more than they have: you lack %s", n.Scopes[i])
-		}
+	if missing := by.lacks(scopes); missing != nil {
+		return nil, "", fault.Newf(fault.Denied, wire.CodeForbidden,
+			"nobody can give more than they have: you lack %s", missing)
 	}
 	if !n.Expires.IsZero() && !n.Expires.After(now) {
-		return KeyView{}, "", fault.New(fault.Invalid, wire.CodeInvalidArguments,
-			"the key would have expired already")
+		return nil, "", fault.New(fault.Invalid, wire.CodeInvalidArguments, "the key would have expired already")
 	}
 	id, secret := newID(), newSecret()
 	k := &Key{ID: "k_" + id, Name: name, Kind: n.Kind, Prefix: prefix + id, Hash: hashOf(secret), Owner: by.Name,
-		Scopes: slices.Clone(n.Scopes), Created: now.UTC().Truncate(time.Second), Expires: n.Expires.UTC(),
-		compiled: scopes}
-	if n.Expires.IsZero() {
-		k.Expires = time.Time{}
+		Scopes: slices.Clone(n.Scopes), Created: now.UTC().Truncate(time.Second)}
+	if !n.Expires.IsZero() {
+		k.Expires = n.Expires.UTC()
 	}
-	err = a.commit(ctx, event(by, "key.create", k.ID+" "+k.Name), func(s *state) ([]record, error) {
-		if len(s.Keys) >= maxKeys {
-			return nil, fault.Newf(fault.Limit, wire.CodeLimit, "there are %d keys already, the limit", len(s.Keys))
-		}
-		for _, other := range s.Keys {
-			if other.Name == name && !other.Revoked && !other.expired(now) {
-				return nil, fault.Newf(fault.Conflict, CodeExists, "there is an active key named %s; revoke it first", name)
-			}
-		}
-		return []record{{Key: k}}, nil
-	})
-	if err != nil {
-		return KeyView{}, "", err
+	return k, secret, k.compile()
+}
+
+// room makes place for one more key: the oldest one that is good for nothing goes.
+func (s *state) room(now time.Time) ([]record, error) {
+	if len(s.Keys) < maxKeys {
+		return nil, nil
 	}
-	return k.view(now), k.Prefix + "_" + secret, nil
+	var oldest *Key
+	for _, k := range s.Keys {
+		if (k.Revoked || k.expired(now)) && (oldest == nil || k.Created.Before(oldest.Created)) {
+			oldest = k
+		}
+	}
+	if oldest == nil {
+		return nil, fault.Newf(fault.Limit, wire.CodeLimit, "there are %d active keys, the limit", len(s.Keys))
+	}
+	return []record{{DropKey: oldest.ID}}, nil
 }
 
 // Keys lists all keys, the newest first.

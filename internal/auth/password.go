@@ -24,7 +24,7 @@ const (
 	hashSalt    = 16
 	hashKey     = 32
 
-	maxHashMemory = 1 << 20 // KiB
+	maxHashMemory = 256 << 10 // KiB
 	maxHashTime   = 16
 	maxHashText   = 512
 
@@ -162,6 +162,21 @@ func (a *Auth) verify(ctx context.Context, hash, password string) (ok bool, err 
 	}
 	err = a.crew.do(ctx, func() { ok = same(string(h.of(password)), string(h.hash)) })
 	return ok && bad == nil, err
+}
+
+// strengthen returns the hash to keep for a password that was right: the old one, or a new one where the
+// old was cheaper to try than what this program makes.
+func (a *Auth) strengthen(ctx context.Context, hash, password string) (string, error) {
+	h, err := parsePHC(hash)
+	if err != nil {
+		return "", err
+	}
+	if uint64(h.memory)*uint64(h.time) >= uint64(a.crew.memory)*hashTime {
+		return hash, nil
+	}
+	var better string
+	err = a.crew.do(ctx, func() { better = hashPassword(password, a.crew.memory) })
+	return better, err
 }
 
 // common are passwords that are tried first, wherever they are long enough to be allowed otherwise.

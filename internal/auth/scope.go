@@ -29,6 +29,15 @@ var roles = map[string][]string{
 	RoleViewer:    expand("read"),
 }
 
+// rights are the roles, compiled.
+var rights = func() map[string][]scope {
+	all := map[string][]scope{}
+	for name, texts := range roles {
+		all[name] = mustScopes(texts)
+	}
+	return all
+}()
+
 // expand gives verbs in every room but admin.
 func expand(verbs ...string) (all []string) {
 	for _, r := range rooms[:len(rooms)-1] {
@@ -92,6 +101,13 @@ func parseScopes(texts []string) (all []scope, err error) {
 func (s *scope) allows(room, verb, name string) bool {
 	return (s.room == "*" || s.room == room) && (s.verb == "*" || s.verb == verb) &&
 		strings.HasPrefix(name, s.prefix)
+}
+
+func (s *scope) String() string {
+	if s.prefix == "" {
+		return s.room + ":" + s.verb
+	}
+	return s.room + ":" + s.verb + ":" + s.prefix
 }
 
 // covers reports whether the right holds all of another.

@@ -2,6 +2,8 @@ package auth
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -17,7 +19,7 @@ const (
 	maxSessions = 50 // of one user: the oldest goes
 )
 
-// Session is one login of a user.
+// Session is one login of a user, as it is kept. Only Seen and the stamp of last use change.
 type Session struct {
 	ID      string    `json:"id"`
 	User    string    `json:"user"`
@@ -27,19 +29,21 @@ type Session struct {
 	Expires time.Time `json:"expires"`
 	Remote  string    `json:"remote,omitempty"`
 
-	used stamp
+	sum  digest // Hash
+	used stamp  // never before Seen
 }
 
-// seen is the last use that is known.
-func (s *Session) seen() time.Time {
-	if at := s.used.Load(); at > s.Seen.Unix() {
-		return time.Unix(at, 0).UTC()
+func (s *Session) compile() (err error) {
+	if s.sum, err = parseDigest(s.Hash); err != nil {
+		return fmt.Errorf("auth: read session %s: %w", s.ID, err)
 	}
-	return s.Seen
+	s.used.touch(s.Seen)
+	return nil
 }
 
+// expired reads nothing that changes under a lock.
 func (s *Session) expired(now time.Time) bool {
-	return !now.Before(s.Expires) || now.Sub(s.seen()) > sessionIdle
+	return !now.Before(s.Expires) || now.Unix()-s.used.Load() > int64(sessionIdle/time.Second)
 }
 
 // SessionView is a session as it may be shown.
@@ -53,7 +57,7 @@ type SessionView struct {
 }
 
 func (s *Session) view() SessionView {
-	return SessionView{s.ID, s.User, s.Created, s.seen(), s.Expires, s.Remote}
+	return SessionView{s.ID, s.User, s.Created, time.Unix(s.used.Load(), 0).UTC(), s.Expires, s.Remote}
 }
 
 // Login is what a person types.
@@ -64,119 +68,130 @@ type Login struct {
 }
 
 // Login checks a password, and the code where there is one, and begins a session. The token is shown once.
-// The
-// errors are Denied AUTH_ERROR, which does not tell an unknown name from a wrong password, Denied CODE_NEEDED
-// once the password was right, and Limit.
+// The errors are Denied AUTH_ERROR, which does not tell an unknown name from a wrong password, Denied
+// CODE_NEEDED once the password was right, and Limit, which is a *LaterError when too many attempts have
+// failed.
 func (a *Auth) Login(ctx context.Context, in Login) (token string, s SessionView, err error) {
-	now := a.o.Now()
 	name, bad := canonical(in.Name)
-	e := audit.Event{Actor: audit.Actor{Kind: KindUser, Name: name}, Action: "login", Remote: in.Remote.String(),
+	e := audit.Event{Actor: audit.Actor{Kind: KindUser, Name: name}, Action: "login", Remote: address(in.Remote),
 		Door: "admin"}
-	keys := []string{"name " + name, "from " + in.Remote.String()}
-	a.mu.Lock()
-	for _, k := range keys {
-		if wait := a.calm.wait(k, now); wait > 0 {
-			a.mu.Unlock()
-			a.stats.lockedOut.Add(1)
-			e.Outcome, e.Reason = audit.Denied, "locked out"
-			a.trail.Note(e)
-			return "", s, later(wait)
-		}
+	tracks := append(addressTrack(in.Remote), nameTrack(name))
+	if wait := a.calm.begin(a.o.Now(), tracks); wait > 0 {
+		a.stats.lockedOut.Add(1)
+		e.Outcome, e.Reason = audit.Denied, "locked out"
+		a.trail.Note(e)
+		return "", s, later(wait)
 	}
 	var u user
-	if found := a.state.Users[name]; found != nil && bad == nil {
+	if found := a.index.users.get(name); found != nil && bad == nil {
 		u = *found
 	}
-	a.mu.Unlock()
+	token, s, why, err := a.login(ctx, &u, in, e)
+	if why != "" {
+		a.calm.failed(a.o.Now(), tracks)
+		a.stats.loginsFailed.Add(1)
+		e.Actor.ID, e.Outcome, e.Reason = u.ID, audit.Denied, why
+		a.trail.Note(e)
+		return "", SessionView{}, fault.New(fault.Denied, wire.CodeAuthError, "name, password or code is not right")
+	}
+	if err == nil {
+		a.calm.good(nameTrack(name))
+		a.stats.logins.Add(1)
+	}
+	a.calm.end(tracks)
+	return token, s, err
+}
+
+// login is Login of somebody who is not locked out. why is set when password or code is wrong.
+func (a *Auth) login(ctx context.Context, u *user, in Login, e audit.Event) (token string, s SessionView,
+	why string, err error) {
 	ok, err := a.verify(ctx, u.Hash, in.Password)
 	if err != nil {
-		return "", s, err
+		return "", s, "", err
 	}
-	wrong := func(why string, told error) (string, SessionView, error) {
-		a.mu.Lock()
-		for _, k := range keys {
-			a.calm.failed(k, a.o.Now())
-		}
-		a.mu.Unlock()
-		a.stats.loginsFailed.Add(1)
-		e.Outcome, e.Reason = audit.Denied, why
-		a.trail.Note(e)
-		return "", SessionView{}, told
-	}
-	refused := fault.New(fault.Denied, wire.CodeAuthError, "name, password or code is not right")
 	if !ok || u.Disabled {
-		return wrong("wrong password, unknown or disabled", refused)
+		return "", s, "wrong password, unknown or disabled", nil
 	}
 	if u.TOTP && in.Code == "" {
-		return "", s, fault.New(fault.Denied, CodeNeedsCode, "a one-time code is needed: give it as code")
+		return "", s, "", fault.New(fault.Denied, CodeNeedsCode, "a one-time code is needed: give it as code")
 	}
+	better, err := a.strengthen(ctx, u.Hash, in.Password)
+	if err != nil {
+		return "", s, "", err
+	}
+	now := a.o.Now()
 	token = prefixSession + newSecret()
 	n := &Session{ID: "s_" + newID(), User: u.Name, Hash: hashOf(token), Created: now.UTC(), Seen: now.UTC(),
-		Expires: now.Add(sessionLife).UTC(), Remote: in.Remote.String()}
+		Expires: now.Add(sessionLife).UTC(), Remote: address(in.Remote)}
+	if err := n.compile(); err != nil {
+		return "", s, "", err
+	}
+	view := n.view()
 	e.Actor.ID = u.ID
 	err = a.commit(ctx, e, func(st *state) ([]record, error) {
 		fresh := st.Users[u.Name]
-		if fresh == nil || fresh.Disabled || fresh.Hash != u.Hash {
-			return nil, refused
+		if fresh == nil || fresh.ID != u.ID || fresh.Disabled || fresh.Hash != u.Hash {
+			return nil, stale
 		}
 		changed := *fresh
 		if fresh.TOTP && !changed.spend(in.Code, now) {
-			return nil, refused
+			return nil, stale
 		}
-		changed.LastLogin = n.Created
+		changed.LastLogin, changed.Hash = n.Created, better
 		records := []record{{User: &changed}, {Session: n}}
 		return append(records, st.tooMany(u.Name)...), nil
 	})
+	if errors.Is(err, stale) {
+		return "", s, "wrong code, or the account has just changed", nil
+	}
 	if err != nil {
-		if fault.KindOf(err) == fault.Denied {
-			return wrong("wrong code", refused)
-		}
-		return "", s, err
+		return "", s, "", err
 	}
-	a.mu.Lock()
-	for _, k := range keys[:1] {
-		a.calm.good(k)
-	}
-	a.mu.Unlock()
-	a.stats.logins.Add(1)
-	return token, n.view(), nil
+	return token, view, "", nil
 }
+
+// stale is the answer of a look at the state that ends a login which was right until then.
+var stale = errors.New("auth: the login is not good any more")
 
 // tooMany ends the oldest session of a user who has as many as one may.
 func (s *state) tooMany(of string) []record {
-	n, oldest := 0, (*Session)(nil)
-	for _, x := range s.Sessions {
-		if x.User == of {
-			n++
-			if oldest == nil || x.Created.Before(oldest.Created) {
-				oldest = x
-			}
-		}
-	}
-	if n < maxSessions {
+	mine := s.index.of[of]
+	if len(mine) < maxSessions {
 		return nil
+	}
+	var oldest *Session
+	for _, x := range mine {
+		if oldest == nil || x.Created.Before(oldest.Created) {
+			oldest = x
+		}
 	}
 	return []record{{EndSession: oldest.ID}}
 }
 
-// Logout ends the session of a token. A token of no session is no error.
+// Logout ends the session of a token, and its connections. A token of no session is no error.
 func (a *Auth) Logout(ctx context.Context, token string) error {
-	a.mu.RLock()
-	s := a.sessions[hashOf(token)]
-	a.mu.RUnlock()
-	if s == nil {
+	n := a.index.sessions.get(digestOf(token))
+	if n == nil {
 		return nil
 	}
-	e := audit.Event{Actor: audit.Actor{Kind: KindUser, Name: s.User}, Action: "logout"}
-	return a.commit(ctx, e, func(*state) ([]record, error) { return []record{{EndSession: s.ID}}, nil })
+	e := audit.Event{Actor: audit.Actor{Kind: KindUser, Name: n.User}, Action: "logout", Target: n.ID}
+	if u := a.index.users.get(n.User); u != nil {
+		e.Actor.ID = u.ID
+	}
+	err := a.commit(ctx, e, func(*state) ([]record, error) { return []record{{EndSession: n.ID}}, nil })
+	if err == nil && e.Actor.ID != "" {
+		a.tell(e.Actor.ID)
+	}
+	return err
 }
 
 // Sessions lists the sessions of a user that are not over, the newest first.
 func (a *Auth) Sessions(of string) []SessionView {
 	now, all := a.o.Now(), []SessionView{}
+	of, _ = canonical(of)
 	a.mu.RLock()
-	for _, s := range a.state.Sessions {
-		if s.User == of && !s.expired(now) {
+	for _, s := range a.index.of[of] {
+		if !s.expired(now) {
 			all = append(all, s.view())
 		}
 	}
@@ -185,21 +200,24 @@ func (a *Auth) Sessions(of string) []SessionView {
 	return all
 }
 
-// EndSession ends one session: one's own, or another's with admin:manage.
+// EndSession ends one session, and its connections: one's own, or that of a user whom one may change. A
+// session of somebody else is NotFound for others.
 func (a *Auth) EndSession(ctx context.Context, by *Principal, id string) error {
-	var user string
+	var gone string
 	err := a.commit(ctx, event(by, "session.end", id), func(s *state) ([]record, error) {
 		n := s.Sessions[id]
-		if n == nil || by.Name != n.User && !by.May("admin", "manage", "") {
+		if n == nil || s.Users[n.User] == nil {
 			return nil, fault.Newf(fault.NotFound, wire.CodeNotFound, "no session %q", id)
 		}
-		if u := s.Users[n.User]; u != nil {
-			user = u.ID
+		u := s.Users[n.User]
+		if !by.is(u) && mayTouch(by, u, "") != nil {
+			return nil, fault.Newf(fault.NotFound, wire.CodeNotFound, "no session %q", id)
 		}
+		gone = u.ID
 		return []record{{EndSession: id}}, nil
 	})
 	if err == nil {
-		a.tell(user)
+		a.tell(gone)
 	}
 	return err
 }

@@ -6,7 +6,9 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,26 +46,44 @@ func newID() string {
 	return hex.EncodeToString(b[:])
 }
 
-// split takes a token apart: its prefix, the public id of a key, and its secret.
-func split(token string) (kind, id, secret string) {
+// split takes a token apart: its prefix, the public part of a key with that prefix, and its secret. It
+// allocates nothing: all are parts of the token.
+func split(token string) (kind, public, secret string) {
 	if len(token) == 0 {
 		return "", "", ""
 	}
 	if len(token) < 3 || len(token) > maxToken {
 		return "bad", "", ""
 	}
-	kind, rest := token[:3], token[3:]
+	kind = token[:3]
 	if kind != prefixAPI && kind != prefixWorker {
-		return kind, "", rest
+		return kind, "", token[3:]
 	}
-	id, secret, _ = strings.Cut(rest, "_")
-	return kind, id, secret
+	id, secret, _ := strings.Cut(token[3:], "_")
+	return kind, token[:3+len(id)], secret
 }
 
-// hashOf is what is kept of a random secret.
+// digest is what is kept of a random secret. It may be a fast hash: nobody guesses 32 random bytes.
+type digest [sha256.Size]byte
+
+func digestOf(secret string) digest { return sha256.Sum256([]byte(secret)) }
+
+// hashOf is the digest as text.
 func hashOf(secret string) string {
-	sum := sha256.Sum256([]byte(secret))
+	sum := digestOf(secret)
 	return hex.EncodeToString(sum[:])
+}
+
+// parseDigest reads what hashOf wrote.
+func parseDigest(text string) (d digest, err error) {
+	b, err := hex.DecodeString(text)
+	if err == nil && len(b) != len(d) {
+		err = fmt.Errorf("%d bytes in place of %d", len(b), len(d))
+	}
+	if err != nil {
+		return d, fmt.Errorf("auth: read a hash: %w", err)
+	}
+	return digest(b), nil
 }
 
 // same compares in constant time.
@@ -85,22 +105,20 @@ func basic(value string) (string, bool) {
 // LocalToken returns the token that proves that its bearer can read the data folder.
 func (a *Auth) LocalToken() string { return a.local }
 
-// newLocalToken makes a token for this run and writes it where only the folder's owner can read it.
+// newLocalToken makes a token for this run and writes it where only the folder's owner can read it. It
+// needs no sync: the next start makes another.
 func (a *Auth) newLocalToken() error {
 	token := prefixLocal + newSecret()
 	path := filepath.Join(a.room.Path(), LocalTokenFile)
-	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+	if err := a.o.FS.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("auth: replace the local token: %w", err)
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	f, err := a.o.FS.Open(path, os.O_CREATE|os.O_EXCL|os.O_RDWR)
 	if err != nil {
 		return fmt.Errorf("auth: write the local token: %w", err)
 	}
-	_, err = f.WriteString(token + "\n")
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
+	_, err = f.WriteAt([]byte(token+"\n"), 0)
+	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("auth: write the local token: %w", err)
 	}
 	a.local = token

@@ -21,7 +21,7 @@ const (
 
 // own lets a user change its own second factor, and those who manage accounts that of others.
 func own(by *Principal, u *user) error {
-	if by.Kind == KindUser && by.Name == u.Name {
+	if by.is(u) {
 		return nil
 	}
 	return mayTouch(by, u, "")
@@ -31,7 +31,7 @@ func own(by *Principal, u *user) error {
 // made with it was confirmed.
 func (a *Auth) StartTOTP(ctx context.Context, by *Principal, name string) (secret, uri string, err error) {
 	_, err = a.edit(ctx, by, "totp.start", name, func(_ *state, u *user) ([]record, error) {
-		if by.Kind != KindUser || by.Name != u.Name {
+		if !by.is(u) {
 			return nil, fault.New(fault.Denied, wire.CodeForbidden, "only the user itself can set up one-time codes")
 		}
 		if u.TOTP {
@@ -53,7 +53,7 @@ func (a *Auth) ConfirmTOTP(ctx context.Context, by *Principal, name, code string
 	err error) {
 	now := a.o.Now()
 	_, err = a.edit(ctx, by, "totp.confirm", name, func(_ *state, u *user) ([]record, error) {
-		if by.Kind != KindUser || by.Name != u.Name {
+		if !by.is(u) {
 			return nil, fault.New(fault.Denied, wire.CodeForbidden, "only the user itself can confirm one-time codes")
 		}
 		if u.Secret == "" || u.TOTP {

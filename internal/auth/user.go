@@ -42,7 +42,15 @@ const (
 
 // canonical makes one name of all spellings, so that nobody counts twice or gets around a count.
 func canonical(name string) (string, error) {
-	n := strings.ToLower(strings.TrimSpace(name))
+	n := strings.TrimSpace(name)
+	if len(n) <= maxName {
+		n = strings.Map(func(r rune) rune { // ASCII alone: other letters are refused, not made into these
+			if r >= 'A' && r <= 'Z' {
+				r += 'a' - 'A'
+			}
+			return r
+		}, n)
+	}
 	if n == "" || len(n) > maxName || strings.ContainsFunc(n, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || strings.ContainsRune("._@-", r))
 	}) {
@@ -73,9 +81,6 @@ func (a *Auth) make(ctx context.Context, n NewUser) (*user, error) {
 	name, err := canonical(n.Name)
 	if err != nil {
 		return nil, err
-	}
-	if n.Role == "" {
-		n.Role = RoleViewer
 	}
 	if err := checkRole(n.Role); err != nil {
 		return nil, err
@@ -131,19 +136,36 @@ func (s *state) user(name string) (*user, error) {
 	return nil, fault.Newf(fault.NotFound, wire.CodeNotFound, "no user %q", name)
 }
 
-// mayTouch says whether a principal may change a user: owners are for owners.
+// mayTouch says whether a principal may change a user, nil for a new one, or give a role, "" for none:
+// owners are for owners, and nobody makes, or logs in as, somebody who may do more.
 func mayTouch(by *Principal, u *user, role string) error {
 	if err := by.needs("admin", "manage"); err != nil {
 		return err
 	}
-	if (u != nil && u.Role == RoleOwner || role == RoleOwner) && by.Kind != KindLocal && by.Role != RoleOwner {
-		return fault.New(fault.Denied, wire.CodeForbidden, "only an owner can make, change or remove an owner")
+	for _, r := range []string{role, roleOf(u)} {
+		if r == RoleOwner && by.Kind != KindLocal && by.Role != RoleOwner {
+			return fault.New(fault.Denied, wire.CodeForbidden, "only an owner can make, change or remove an owner")
+		}
+		if missing := by.lacks(rights[r]); missing != nil {
+			return fault.Newf(fault.Denied, wire.CodeForbidden,
+				"nobody can give or change more than they have: for the role %s you lack %s", r, missing)
+		}
 	}
 	return nil
 }
 
+func roleOf(u *user) string {
+	if u == nil {
+		return ""
+	}
+	return u.Role
+}
+
 // CreateUser makes an account. The first one is made by Claim or Bootstrap.
 func (a *Auth) CreateUser(ctx context.Context, by *Principal, n NewUser) (User, error) {
+	if n.Role == "" {
+		n.Role = RoleViewer
+	}
 	if err := mayTouch(by, nil, n.Role); err != nil {
 		return User{}, err
 	}
@@ -169,10 +191,11 @@ func (a *Auth) CreateUser(ctx context.Context, by *Principal, n NewUser) (User, 
 	return u.User, nil
 }
 
-// edit makes a change of one user durable and tells the doors.
+// edit makes a change of one user durable, and tells the doors when it takes something away.
 func (a *Auth) edit(ctx context.Context, by *Principal, action, name string,
 	change func(s *state, u *user) ([]record, error)) (User, error) {
 	var made User
+	var gone []string
 	err := a.commit(ctx, event(by, action, name), func(s *state) ([]record, error) {
 		u, err := s.user(name)
 		if err != nil {
@@ -185,13 +208,29 @@ func (a *Auth) edit(ctx context.Context, by *Principal, action, name string,
 			return nil, err
 		}
 		made = fresh.User
+		if fresh.Role != u.Role || fresh.Disabled != u.Disabled || fresh.Hash != u.Hash {
+			gone = append(gone, u.ID)
+		}
+		if fresh.Disabled {
+			gone = append(gone, s.keysOf(u.ID)...)
+		}
 		return append([]record{{User: &fresh}}, more...), nil
 	})
 	if err != nil {
 		return User{}, err
 	}
-	a.tell(made.ID)
+	a.tell(gone...)
 	return made, nil
+}
+
+// keysOf lists the keys that end with a user and are not revoked.
+func (s *state) keysOf(owner string) (ids []string) {
+	for _, k := range s.Keys {
+		if k.OwnerID == owner && !k.Revoked {
+			ids = append(ids, k.ID)
+		}
+	}
+	return ids
 }
 
 // ChangeUser changes e-mail, role or whether the account is disabled. The last owner stays one.
@@ -229,27 +268,22 @@ func (a *Auth) ChangeUser(ctx context.Context, by *Principal, name string, c Use
 }
 
 // SetPassword gives a user another password and ends its sessions. old is asked of those who change their
-// own and
-// may not manage accounts.
+// own and may not manage accounts.
 func (a *Auth) SetPassword(ctx context.Context, by *Principal, name, old, password string) error {
 	a.mu.RLock()
 	u, err := a.state.user(name)
-	var current string
-	if err == nil {
-		current = u.Hash
-	}
 	a.mu.RUnlock()
 	if err != nil {
 		return err
 	}
-	own := by.Kind == KindUser && by.Name == u.Name
-	if own && !by.May("admin", "manage", "") {
-		ok, err := a.verify(ctx, current, old)
-		if err != nil {
+	own := by.is(u)
+	if !own {
+		if err := mayTouch(by, u, ""); err != nil { // before the hash, which is dear
 			return err
 		}
-		if !ok {
-			return fault.New(fault.Denied, wire.CodeForbidden, "the old password is not right")
+	} else if !by.May("admin", "manage", "") {
+		if err := a.recheck(ctx, u, old); err != nil {
+			return err
 		}
 	}
 	hash, err := a.hash(ctx, password)
@@ -257,7 +291,7 @@ func (a *Auth) SetPassword(ctx context.Context, by *Principal, name, old, passwo
 		return err
 	}
 	_, err = a.edit(ctx, by, "user.password", name, func(_ *state, u *user) ([]record, error) {
-		if !own {
+		if !by.is(u) {
 			if err := mayTouch(by, u, ""); err != nil {
 				return nil, err
 			}
@@ -266,6 +300,21 @@ func (a *Auth) SetPassword(ctx context.Context, by *Principal, name, old, passwo
 		return []record{{EndSessionsOf: u.Name}}, nil
 	})
 	return err
+}
+
+// recheck asks for the password of somebody who is logged in. Wrong ones count like those of logins.
+func (a *Auth) recheck(ctx context.Context, u *user, password string) error {
+	tracks := []track{nameTrack(u.Name)}
+	if wait := a.calm.begin(a.o.Now(), tracks); wait > 0 {
+		return later(wait)
+	}
+	ok, err := a.verify(ctx, u.Hash, password)
+	if err != nil || ok {
+		a.calm.end(tracks)
+		return err
+	}
+	a.calm.failed(a.o.Now(), tracks)
+	return fault.New(fault.Denied, wire.CodeForbidden, "the old password is not right")
 }
 
 // DeleteUser removes an account, its sessions and its keys. The last owner stays.
@@ -282,23 +331,13 @@ func (a *Auth) DeleteUser(ctx context.Context, by *Principal, name string) error
 		if u.Role == RoleOwner && s.owners(u.Name) == 0 {
 			return nil, fault.New(fault.Conflict, CodeLastOwner, "this is the last owner: make another one first")
 		}
-		records := []record{{DropUser: u.Name}}
-		gone = []string{u.ID}
-		for _, k := range s.Keys {
-			if k.Owner == u.Name && !k.Revoked {
-				records = append(records, record{Key: k.revoked()})
-				gone = append(gone, k.ID)
-			}
-		}
-		return records, nil
+		gone = append(s.keysOf(u.ID), u.ID)
+		return []record{{DropUser: u.Name}, {RevokeKeysOf: u.ID}}, nil
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		a.tell(gone...)
 	}
-	for _, id := range gone {
-		a.tell(id)
-	}
-	return nil
+	return err
 }
 
 // NewClaim makes the one-time token with which the first account is claimed, in the place of an older one.
@@ -324,40 +363,43 @@ func alreadyClaimed() error {
 }
 
 // Claim makes the first account, an owner. It takes the claim token, or the local token as credential. Of
-// claims
-// at once one wins; five wrong tokens a minute are heard.
+// claims at once one wins; five claims by token are heard in a minute.
 func (a *Auth) Claim(ctx context.Context, by Credential, token string, n NewUser) (User, error) {
 	if a.Claimed() {
 		return User{}, alreadyClaimed()
 	}
-	e := audit.Event{Actor: audit.Actor{Kind: "none"}, Action: "claim", Target: n.Name,
-		Remote: by.Remote.String(),
-		Door:   by.Door}
-	if local := by.Token != "" && same(by.Token, a.local); local {
+	e := audit.Event{Actor: audit.Actor{Kind: kindNone}, Action: "claim", Target: n.Name,
+		Remote: address(by.Remote), Door: by.Door}
+	if by.Token != "" && same(by.Token, a.local) {
 		e.Actor.Kind = KindLocal
-	} else {
-		a.mu.Lock()
-		known := a.state.Claim
-		heard := a.limits.take(a.o.Now(), claimFailures)
-		a.mu.Unlock()
-		if !heard {
-			return User{}, later(time.Minute)
-		}
-		if known == "" || !same(hashOf(token), known) {
-			e.Outcome, e.Reason = audit.Denied, "wrong token"
-			a.trail.Note(e)
-			return User{}, fault.New(fault.Denied, wire.CodeForbidden,
-				"the claim token is not right; make a new one with plinth admin claim-token")
-		}
+		return a.first(ctx, e, n, func(*state) bool { return true })
 	}
-	return a.first(ctx, e, n)
+	hash := hashOf(token)
+	right := func(s *state) bool { return s.Claim != "" && same(hash, s.Claim) }
+	a.mu.Lock()
+	heard, ok := a.limits.take(a.o.Now(), claimFailures), right(&a.state)
+	a.mu.Unlock()
+	if !heard {
+		return User{}, later(time.Minute)
+	}
+	if !ok {
+		e.Outcome, e.Reason = audit.Denied, "wrong token"
+		a.trail.Note(e)
+		return User{}, wrongClaim()
+	}
+	return a.first(ctx, e, n, right)
+}
+
+func wrongClaim() error {
+	return fault.New(fault.Denied, wire.CodeForbidden,
+		"the claim token is not right; make a new one with plinth admin claim-token")
 }
 
 // Bootstrap makes the first account where there is none; created is false when there is one already.
 func (a *Auth) Bootstrap(ctx context.Context, n NewUser) (u User, created bool, err error) {
 	if !a.Claimed() {
 		u, err = a.first(ctx, audit.Event{Actor: audit.Actor{Kind: KindLocal}, Action: "bootstrap",
-			Target: n.Name}, n)
+			Target: n.Name}, n, func(*state) bool { return true })
 		if err == nil {
 			return u, true, nil
 		}
@@ -371,8 +413,9 @@ func (a *Auth) Bootstrap(ctx context.Context, n NewUser) (u User, created bool, 
 	return User{}, false, nil
 }
 
-// first makes the first account, of several at once only one.
-func (a *Auth) first(ctx context.Context, e audit.Event, n NewUser) (User, error) {
+// first makes the first account, of several at once only one. The claim is looked at once more when the
+// password has been hashed: another token may have been made meanwhile.
+func (a *Auth) first(ctx context.Context, e audit.Event, n NewUser, right func(*state) bool) (User, error) {
 	n.Role = RoleOwner
 	u, err := a.make(ctx, n)
 	if err != nil {
@@ -381,6 +424,9 @@ func (a *Auth) first(ctx context.Context, e audit.Event, n NewUser) (User, error
 	err = a.commit(ctx, e, func(s *state) ([]record, error) {
 		if len(s.Users) > 0 {
 			return nil, alreadyClaimed()
+		}
+		if !right(s) {
+			return nil, wrongClaim()
 		}
 		return []record{{User: u}, {Claim: new(string)}}, nil
 	})
