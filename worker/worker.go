@@ -57,6 +57,7 @@ type greeting struct{ workerID, token string }
 type counters struct {
 	connects, made, served, failed, refused, late, lost atomic.Uint64
 	malformed, oversized, ignored, panics, rejected     atomic.Uint64
+	skipped                                             atomic.Uint64
 	writes, written, reads                              atomic.Uint64
 }
 
@@ -82,6 +83,7 @@ type Stats struct {
 	Oversized uint64 // incoming messages over MaxMessage; each failed its call
 	Ignored   uint64 // frames of a type that means nothing to this SDK
 	Rejected  uint64 // registrations that the engine refused
+	Skipped   uint64 // text messages of channels whose reader has no OnMessage
 	Writes    uint64 // write calls on the connection
 	Written   uint64 // bytes
 	Reads     uint64 // read calls on the connection
@@ -119,7 +121,8 @@ func (w *Worker) Stats() Stats {
 		Connects: n.connects.Load(), Made: n.made.Load(), Served: n.served.Load(), Failed: n.failed.Load(),
 		Panics: n.panics.Load(), Refused: n.refused.Load(), Late: n.late.Load(), Lost: n.lost.Load(),
 		Malformed: n.malformed.Load(), Oversized: n.oversized.Load(), Ignored: n.ignored.Load(),
-		Rejected: n.rejected.Load(), Writes: n.writes.Load(), Written: n.written.Load(), Reads: n.reads.Load(),
+		Rejected: n.rejected.Load(), Skipped: n.skipped.Load(),
+		Writes: n.writes.Load(), Written: n.written.Load(), Reads: n.reads.Load(),
 	}
 	s.Running, s.Waiting = w.pool.size()
 	w.mu.Lock()

@@ -5,7 +5,7 @@
 // it may run in a bubble of testing/synctest.
 //
 // All methods may be called by all goroutines at once. It keeps nothing on disk, has no observers,
-// triggers or channels, and of the engine's functions only those that a test gives it with Handle.
+// no HTTP functions and no accounts, and of the engine's functions only those that a test gives it with Handle.
 package workertest
 
 import (
@@ -47,18 +47,20 @@ type Engine struct {
 	cancel func()
 	tasks  sync.WaitGroup
 
-	mu        sync.Mutex // guards all below
-	listener  net.Listener
-	links     []*link
-	functions map[key]*link
-	builtin   map[string]worker.Handler
-	rejected  map[string]bool
-	intercept func(Message) Verdict
-	refuse    bool
-	delay     time.Duration
-	closed    bool
-	pending   map[uint64]pending
-	next      uint64 // invocation ids, worker ids and receipts
+	mu         sync.Mutex // guards all below
+	listener   net.Listener
+	links      []*link
+	functions  map[key]*link
+	builtin    map[string]worker.Handler
+	rejected   map[string]bool
+	intercept  func(Message) Verdict
+	refuse     bool
+	delay      time.Duration
+	closed     bool
+	pending    map[uint64]pending
+	pipes      map[string]*pipe
+	credential string
+	next       uint64 // invocation ids, worker ids, receipts and channels
 }
 
 type key struct{ namespace, name string }
@@ -82,7 +84,7 @@ func New(t testing.TB) *Engine {
 func Open() *Engine {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Engine{ctx: ctx, cancel: cancel, functions: map[key]*link{}, builtin: map[string]worker.Handler{},
-		rejected: map[string]bool{}, pending: map[uint64]pending{}}
+		rejected: map[string]bool{}, pending: map[uint64]pending{}, pipes: map[string]*pipe{}}
 }
 
 // Close breaks all connections and waits for the engine's goroutines. New registers it with the test.
@@ -182,6 +184,13 @@ func (e *Engine) Reject(name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.rejected[name] = true
+}
+
+// Require makes the engine refuse, with 401, connections that do not show this key; an empty one lets all in.
+func (e *Engine) Require(key string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.credential = key
 }
 
 // Intercept shows every message but the handshake to f before it goes on; nil shows them to nobody. f may be

@@ -46,12 +46,27 @@ func (l *link) read() {
 	defer l.engine.teardown(l)
 	defer l.cut()
 	buf := make([]byte, 64<<10)
-	have, ok := l.handshake(buf)
+	r, have, ok := l.handshake(buf)
 	if !ok {
+		return
+	}
+	if p, side, ok := l.engine.take(l, &r); ok {
+		switch {
+		case p == nil:
+		case side == writes:
+			l.pipeIn(p, buf, have)
+		default:
+			l.pipeOut(p, buf, have)
+		}
 		return
 	}
 	l.send(&wire.Frame{Type: wire.TypeWorkerRegistered, WorkerID: []byte(l.id), ReattachToken: []byte(l.token),
 		Features: []byte(`["caller"]`)})
+	l.events(buf, have, l.event)
+}
+
+// events hands out what comes until see says no or the connection ends.
+func (l *link) events(buf []byte, have int, see func(ws.Event) bool) {
 	var codec ws.Decoder
 	cfg := ws.Config{Role: ws.Server}
 	for {
@@ -65,7 +80,7 @@ func (l *link) read() {
 			if ev.Kind == ws.KindNone {
 				break
 			}
-			if !l.event(ev) {
+			if !see(ev) {
 				return
 			}
 		}
@@ -78,22 +93,29 @@ func (l *link) read() {
 }
 
 // handshake answers the request for a WebSocket and leaves what came behind it in buf.
-func (l *link) handshake(buf []byte) (have int, ok bool) {
+func (l *link) handshake(buf []byte) (r ws.Request, have int, ok bool) {
 	for {
 		n, err := l.conn.Read(buf[have:])
 		if have += n; err != nil {
-			return 0, false
+			return r, 0, false
 		}
 		r, used, err := ws.ParseRequest(buf[:have])
-		if err != nil || used > 0 && !r.Upgrade {
-			_, _ = l.conn.Write(ws.AppendRefusal(nil, 400, "a WebSocket is expected"))
-			return 0, false
+		status, reason := 0, ""
+		switch {
+		case err != nil || used > 0 && !r.Upgrade:
+			status, reason = 400, "a WebSocket is expected"
+		case used > 0:
+			status, reason = l.engine.admit(&r)
+		}
+		if status != 0 {
+			_, _ = l.conn.Write(ws.AppendRefusal(nil, status, reason)) // the connection ends either way
+			return r, 0, false
 		}
 		if used > 0 {
 			if _, err := l.conn.Write(ws.AppendAccept(nil, r.Key)); err != nil {
-				return 0, false
+				return r, 0, false
 			}
-			return copy(buf, buf[used:have]), true
+			return r, copy(buf, buf[used:have]), true
 		}
 	}
 }

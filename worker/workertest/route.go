@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/plinth-run/plinth/wire"
+	"github.com/plinth-run/plinth/wire/ws"
 	"github.com/plinth-run/plinth/worker"
 )
 
@@ -137,6 +138,10 @@ func (e *Engine) invoke(l *link, f *wire.Frame) {
 		}
 		return
 	}
+	if name == createName {
+		e.createChannel(l, f)
+		return
+	}
 	action, _ := wire.ParseAction(f.Action)
 	waits := id != "" && action == wire.ActionCall
 	e.mu.Lock()
@@ -239,6 +244,11 @@ func (e *Engine) teardown(l *link) {
 	for k, owner := range e.functions {
 		if owner == l {
 			delete(e.functions, k)
+		}
+	}
+	for _, p := range e.pipes {
+		if p.owner == l {
+			p.sever(ws.CloseGoingAway, "the owner of the channel left")
 		}
 	}
 	var failed []pending
