@@ -2,6 +2,7 @@ package house
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,12 +40,19 @@ type AdminOptions struct {
 	Checks  []Check
 	Metrics func(w io.Writer) // writes Prometheus text
 	Log     *slog.Logger
+
+	// Protect is wrapped around everything but /livez, /healthz and /readyz. nil lets everybody by.
+	Protect func(next http.Handler) http.Handler
+	TLS     *tls.Config // nil serves plain HTTP
+	Version string      // of the program, for the description of the API
 }
 
-// Admin is the HTTP server behind the admin door: /livez (and /healthz), /readyz, /metrics, and
-// whatever handlers it is given. Every request passes the check of Host and Origin first.
+// Admin is the HTTP server behind the admin door: /livez (and /healthz), /readyz, /metrics, the API below
+// /api/, and whatever handlers it is given. Every request passes the check of Host and Origin first, and then
+// all but the probes pass Protect.
 type Admin struct {
-	mux      *http.ServeMux
+	mux      *http.ServeMux // behind Protect
+	api      desk
 	server   *http.Server
 	options  AdminOptions
 	listener net.Listener
@@ -53,16 +61,24 @@ type Admin struct {
 // NewAdmin makes the door, closed.
 func NewAdmin(o AdminOptions) *Admin {
 	a := &Admin{mux: http.NewServeMux(), options: o}
+	a.api.version, a.api.log = o.Version, o.Log
+	open := http.NewServeMux()
 	for _, path := range []string{"GET /livez", "GET /healthz"} {
-		a.mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok\n") })
+		open.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { plain(w, http.StatusOK, "ok\n") })
 	}
-	a.mux.HandleFunc("GET /readyz", a.readyz)
+	open.HandleFunc("GET /readyz", a.readyz)
+	var inner http.Handler = a.mux
+	if o.Protect != nil {
+		inner = o.Protect(inner)
+	}
+	open.Handle("/", inner)
+	a.mux.Handle("/api/", &a.api)
 	a.mux.HandleFunc("GET /metrics", a.metrics)
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		refuse(w, http.StatusNotFound, "not_found", "nothing is served here; see /livez, /readyz and /metrics")
 	})
 	a.server = &http.Server{
-		Handler:           guard(o.Hosts, bounded(a.mux)),
+		Handler:           guard(o.Hosts, bounded(open)),
 		ReadHeaderTimeout: adminHead, ReadTimeout: adminRead, WriteTimeout: adminWrite, IdleTimeout: adminIdle,
 		MaxHeaderBytes: adminHeader,
 		ErrorLog:       slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
@@ -73,11 +89,8 @@ func NewAdmin(o AdminOptions) *Admin {
 // Handle adds a handler under a pattern of http.ServeMux. It must come before Run.
 func (a *Admin) Handle(pattern string, h http.Handler) { a.mux.Handle(pattern, h) }
 
-// Listen opens the door; Run serves it. Only loopback addresses are taken.
+// Listen opens the door; Run serves it. Any address is taken: WideProblem is for the caller to ask.
 func (a *Admin) Listen(ctx context.Context, address string) (net.Addr, error) {
-	if err := Loopback(address); err != nil {
-		return nil, err
-	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
@@ -104,7 +117,14 @@ func (a *Admin) Run(ctx context.Context) error {
 		return errors.New("admin door: Run before Listen")
 	}
 	served := make(chan error, 1)
-	go func() { served <- a.server.Serve(a.listener) }() // ends with Shutdown or Close below
+	go func() { // ends with Shutdown or Close below
+		if a.options.TLS == nil {
+			served <- a.server.Serve(a.listener)
+			return
+		}
+		a.server.TLSConfig = a.options.TLS.Clone()
+		served <- a.server.ServeTLS(a.listener, "", "")
+	}()
 	select {
 	case err := <-served:
 		return fmt.Errorf("admin door: %w", err)

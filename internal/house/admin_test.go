@@ -239,11 +239,8 @@ func TestHeadOfARequestIsBounded(t *testing.T) {
 	}
 }
 
-func TestDoorOpensOnLoopbackOnly(t *testing.T) {
+func TestADoorThatIsNotOpenIsNotServed(t *testing.T) {
 	a := NewAdmin(AdminOptions{Log: quiet()})
-	if _, err := a.Listen(t.Context(), "0.0.0.0:0"); len(Problems(err)) != 1 {
-		t.Errorf("got %v", err)
-	}
 	if err := a.Run(t.Context()); err == nil {
 		t.Error("a door that is not open was served")
 	}

@@ -14,12 +14,17 @@ type value struct {
 type Config struct {
 	table  *Table
 	file   string
-	values []value
+	values []value // by row; none for rows of families
+
+	members map[string]value             // of families, by key
+	names   map[string]map[string]Origin // by family
 }
 
 func get[T any](c *Config, key string) (v T) {
 	if i, ok := c.table.byKey[key]; ok {
 		v, _ = c.values[i].parsed.(T)
+	} else if m, ok := c.members[key]; ok {
+		v, _ = m.parsed.(T)
 	}
 	return v
 }
@@ -53,27 +58,33 @@ type Row struct {
 	Type    string `json:"type"`
 	Origin  Origin `json:"origin"`
 	Env     string `json:"env"`
-	Flag    string `json:"flag"` // with dashes; "" for a secret
+	Flag    string `json:"flag"` // with dashes; "" for a secret and in a family
 	Help    string `json:"help"`
 }
 
-// Rows lists all effective values in the order of the table.
+// Rows lists all effective values in the order of the table; a family has a row for each name and setting.
 func (c *Config) Rows() []Row {
-	rows := make([]Row, len(c.values))
+	rows := make([]Row, 0, len(c.values))
 	for i, v := range c.values {
-		s := &c.table.rows[i]
-		r := Row{Key: s.Key, Value: v.text, Default: s.Default, Type: s.Type.String(), Origin: v.origin,
-			Env: s.Env(), Help: s.Help}
-		if s.Secret {
-			if v.text != "" {
-				r.Value = "(hidden)"
-			}
+		if s := &c.table.rows[i]; s.family() {
+			rows = append(rows, c.familyRows(i)...)
 		} else {
-			r.Flag = "--" + s.Flag()
+			rows = append(rows, s.row(v))
 		}
-		rows[i] = r
 	}
 	return rows
+}
+
+func (s *Setting) row(v value) Row {
+	r := Row{Key: s.Key, Value: v.text, Default: s.Default, Type: s.Type.String(), Origin: v.origin,
+		Env: s.Env(), Help: s.Help}
+	if s.Secret && v.text != "" {
+		r.Value = "(hidden)"
+	}
+	if flag := s.Flag(); flag != "" {
+		r.Flag = "--" + flag
+	}
+	return r
 }
 
 // Schema describes the configuration file as a JSON Schema (draft 2020-12), for editors.
@@ -87,6 +98,9 @@ func (t *Table) Schema() map[string]any {
 	return root
 }
 
+// schemaName is the pattern of the names in a family.
+const schemaName = "^[a-z0-9-]{1,32}$"
+
 func object() map[string]any {
 	return map[string]any{"type": "object", "properties": map[string]any{}, "additionalProperties": false}
 }
@@ -96,6 +110,14 @@ func properties(root map[string]any, parts []string) map[string]any {
 	keys, _ := root["properties"].(map[string]any) // made by object
 	if len(parts) == 0 {
 		return keys
+	}
+	if parts[0] == anyName {
+		names, there := root["patternProperties"].(map[string]any)
+		if !there {
+			names = map[string]any{}
+			root["patternProperties"] = names
+		}
+		parts, keys = append([]string{schemaName}, parts[1:]...), names
 	}
 	below, there := keys[parts[0]].(map[string]any)
 	if !there {

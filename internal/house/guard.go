@@ -3,6 +3,7 @@ package house
 import (
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ func guard(hosts []string, next http.Handler) http.Handler {
 	}))
 	next = cross.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !hostKnown(r.Host, hosts) {
+		if !hostKnown(r.Host, hosts) && !ownAddress(r) {
 			refuse(w, http.StatusForbidden, "host_refused",
 				"this door does not answer to that host name; add it to "+KeyAdminHosts)
 			return
@@ -36,6 +37,17 @@ func guard(hosts []string, next http.Handler) http.Handler {
 func hostKnown(hostPort string, hosts []string) bool {
 	host := hostOf(hostPort)
 	return IsLoopback(host) || listed(host, hosts)
+}
+
+// ownAddress accepts the very address that the request came in on. No name can be made to mean it in a
+// visitor's browser: the page would have to come from that address itself.
+func ownAddress(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if !ok {
+		return false
+	}
+	host, err := netip.ParseAddr(hostOf(r.Host))
+	return err == nil && host.Unmap() == local.AddrPort().Addr().Unmap()
 }
 
 // sameOrigin accepts the origin of the door itself, and of a configured name. Another port of this

@@ -12,11 +12,10 @@ import (
 	"github.com/plinth-run/plinth/internal/fault"
 )
 
-// Loopback is the check of an address to listen on: a loopback address or localhost, and a port.
-// Anything wider is refused until there are accounts, because every door is open to all who reach it.
-func Loopback(address string) error {
+// Address is the check of an address to listen on: a host or nothing, and a port.
+func Address(address string) error {
 	host, port, err := net.SplitHostPort(address)
-	if err != nil {
+	if err != nil || strings.ContainsAny(host, " /@") {
 		return fmt.Errorf(`must be an address and a port, such as "127.0.0.1:8081"`)
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil {
@@ -24,17 +23,36 @@ func Loopback(address string) error {
 	} else if strconv.FormatUint(n, 10) != port {
 		return fmt.Errorf("has a port that is not a plain number (%q)", port)
 	}
-	if IsLoopback(host) {
+	return nil
+}
+
+// Loopback is Address under the name it had while nothing wider could be listened on.
+func Loopback(address string) error { return Address(address) }
+
+// Wide says whether an address to listen on can be reached from other machines, as far as its text tells: all
+// that is neither localhost nor a loopback address.
+func Wide(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	return err != nil || !IsLoopback(host)
+}
+
+// WideProblem tells why a wide address cannot be listened on while there is no account: whoever reached it
+// could claim the house, or use it. It gives nil when the address is not wide.
+func WideProblem(s *Setting, address string) error {
+	if !Wide(address) {
 		return nil
 	}
+	host, port, _ := net.SplitHostPort(address) // what cannot be split is wide, and told whole
 	where := host + " is not a loopback address"
 	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
 		where = "it would listen on every network of this machine"
 	}
 	return &Problem{
-		Kind: fault.Invalid, Code: CodeNotLoopback, Why: where + ", and this version has no accounts: " +
-			"whoever reaches a door may use all of it. Accounts come first",
-		Do: "use 127.0.0.1:" + port + ", and reach it from elsewhere through an SSH tunnel or a proxy with a login",
+		Kind: fault.Invalid, Code: CodeNotLoopback,
+		What: fmt.Sprintf("will not listen on %s (%s)", address, s.Key),
+		Why:  where + ", and there is no account yet: whoever reaches a door may use it",
+		Do: "create an account first, with plinth admin claim or the PLINTH_BOOTSTRAP_* variables, " +
+			"or use 127.0.0.1:" + port,
 	}
 }
 

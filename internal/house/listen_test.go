@@ -15,23 +15,41 @@ import (
 	"github.com/plinth-run/plinth/internal/fault"
 )
 
-func TestOnlyLoopbackMayBeListenedOn(t *testing.T) {
-	for _, ok := range []string{"127.0.0.1:0", "127.8.9.1:65535", "[::1]:8081", "localhost:1", "LOCALHOST.:1",
-		"[::ffff:127.0.0.1]:1"} {
-		if err := Loopback(ok); err != nil {
+func TestAddressesAreChecked(t *testing.T) {
+	for _, ok := range []string{"127.0.0.1:0", "[::1]:8081", "localhost:1", ":8081", "0.0.0.0:1", "[::]:1",
+		"box.example:65535"} {
+		if err := Address(ok); err != nil {
 			t.Errorf("%s: %v", ok, err)
+		}
+	}
+	for address, why := range map[string]string{
+		"8081": "must be an address", "127.0.0.1": "must be an address", "127.0.0.1:": "no port",
+		"127.0.0.1:99999": "no port", "127.0.0.1:http": "no port", "127.0.0.1:080": "plain number",
+		"": "must be an address", "http://box:1": "must be an address", "a b:1": "must be an address",
+	} {
+		if err := Address(address); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: got %v, want %q", address, err, why)
+		}
+	}
+}
+
+func TestWideAddressesAreToldApart(t *testing.T) {
+	s := &Setting{Key: "admin.listen"}
+	for _, address := range []string{"127.0.0.1:0", "127.8.9.1:65535", "[::1]:8081", "localhost:1",
+		"LOCALHOST.:1", "[::ffff:127.0.0.1]:1"} {
+		if Wide(address) || WideProblem(s, address) != nil {
+			t.Errorf("%s is wide", address)
 		}
 	}
 	for address, why := range map[string]string{
 		":8081": "every network", "0.0.0.0:1": "every network", "[::]:1": "every network",
 		"10.0.0.1:1": "not a loopback", "example.com:1": "not a loopback", "localhost.evil.com:1": "not a loopback",
-		"8081": "must be an address", "127.0.0.1": "must be an address", "127.0.0.1:": "no port",
-		"127.0.0.1:99999": "no port",
-		"127.0.0.1:http":  "no port", "127.0.0.1:080": "plain number", "": "must be an address",
-		"128.0.0.1:1": "not a loopback",
+		"128.0.0.1:1": "not a loopback", "": "", "nonsense": "",
 	} {
-		if err := Loopback(address); err == nil || !strings.Contains(err.Error(), why) {
-			t.Errorf("%s: got %v, want %q", address, err, why)
+		all := Problems(WideProblem(s, address))
+		if !Wide(address) || len(all) != 1 || all[0].Code != CodeNotLoopback ||
+			!strings.Contains(all[0].Why, why) || !strings.Contains(all[0].Do, "plinth admin claim") || !strings.Contains(all[0].What, "admin.listen") {
+			t.Errorf("%s: got %+v", address, all)
 		}
 	}
 }

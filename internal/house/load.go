@@ -51,13 +51,14 @@ type found struct {
 type loader struct {
 	table    *Table
 	values   map[string]found
+	names    map[string]map[string]Origin // of families
 	problems []error
 }
 
 // Load reads all sources and checks every value given, also the ones that a stronger source overrides.
 // Its error holds one *Problem for each fault, so that all can be put right in one go.
 func Load(t *Table, src Sources) (*Config, error) {
-	l := loader{table: t, values: map[string]found{}}
+	l := loader{table: t, values: map[string]found{}, names: map[string]map[string]Origin{}}
 	env := l.environ(src)
 	file, err := l.file(src, env)
 	if err != nil {
@@ -71,12 +72,16 @@ func Load(t *Table, src Sources) (*Config, error) {
 		}
 		l.take(s, src.Flags[key], Origin{"flag", "--" + s.Flag()})
 	}
-	if len(l.problems) > 0 {
+	c := &Config{table: t, file: file, values: make([]value, len(t.rows)), names: l.names,
+		members: map[string]value{}}
+	if l.members(c); len(l.problems) > 0 {
 		return nil, errors.Join(l.problems...)
 	}
-	c := &Config{table: t, file: file, values: make([]value, len(t.rows))}
 	for i := range t.rows {
 		s := &t.rows[i]
+		if s.family() {
+			continue
+		}
 		given, ok := l.values[s.Key]
 		if !ok {
 			given = found{s.Default, Origin{Source: "default"}}
@@ -99,6 +104,11 @@ func (l *loader) take(s *Setting, text string, from Origin) {
 		}
 		l.refuse(from, s.Key+shown, err)
 		return
+	}
+	if s.member {
+		if family, name, ok := l.table.named(s.Key); ok {
+			l.called(family, name, from)
+		}
 	}
 	l.values[s.Key] = found{text, from}
 }
@@ -164,12 +174,16 @@ func (l *loader) file(src Sources, env map[string]string) (string, error) {
 				continue
 			}
 			l.take(s, e.plain(), from)
+		case l.badName(e, from):
 		case e.bad != "" && l.table.area(e.key):
 			l.refuse(from, e.key, errors.New(e.bad))
 		case e.kind == 0 && l.table.area(e.key):
-			// The head of a table, such as [engine]; its keys follow.
+			// The head of a table, such as [engine]; its keys follow. With a name, it gives that.
+			if family, name, ok := l.table.named(e.key); ok {
+				l.called(family, name, from)
+			}
 		default:
-			l.unknown(from, "unknown key "+e.key, e.key, l.table.Keys())
+			l.unknown(from, "unknown key "+e.key, e.key, l.table.candidates(e.key))
 		}
 	}
 	return name, nil
@@ -177,7 +191,19 @@ func (l *loader) file(src Sources, env map[string]string) (string, error) {
 
 // area says whether some setting's key begins with the given parts.
 func (t *Table) area(prefix string) bool {
-	return slices.ContainsFunc(t.rows, func(s Setting) bool { return strings.HasPrefix(s.Key, prefix+".") })
+	given := splitKey(prefix)
+	return slices.ContainsFunc(t.rows, func(s Setting) bool {
+		parts := splitKey(s.Key)
+		if len(parts) <= len(given) {
+			return false
+		}
+		for i, p := range given {
+			if p != parts[i] && !(parts[i] == anyName && validName(p)) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // environ keeps the PLINTH_ variables that hold something: an empty one counts as not set.
@@ -205,7 +231,14 @@ func (l *loader) environment(env map[string]string, known []string) {
 			l.secretFile(&l.table.rows[j], direct, text, from, env)
 		case name == envPrefix+"CONFIG" || slices.Contains(known, name) || serviceLink(name):
 		default:
-			names := append(slices.Clone(known), slices.Collect(maps.Keys(l.table.byEnv))...)
+			if s, inFile, ok := l.table.variable(name); ok && inFile {
+				l.secretFile(s, direct, text, from, env)
+				continue
+			} else if ok {
+				l.take(s, text, from)
+				continue
+			}
+			names := append(slices.Clone(known), l.table.variables(name)...)
 			l.unknown(from, "unknown variable", name, names)
 		}
 	}

@@ -33,7 +33,7 @@ func Settings(rooms []string) []Setting {
 			Help: "least level that is logged"},
 		{Key: KeyLogFormat, Type: Text, Default: "text", Words: []string{"text", "json"},
 			Help: "form of a log line on stderr"},
-		{Key: KeyAdminListen, Type: Text, Default: "127.0.0.1:8081", Check: Loopback,
+		{Key: KeyAdminListen, Type: Text, Default: "127.0.0.1:8081", Check: Address,
 			Help: "address of the admin door: /livez, /readyz, /metrics"},
 		{Key: KeyAdminHosts, Type: List,
 			Help: "more host names that the admin door answers to, beside localhost and loopback addresses"},

@@ -27,6 +27,11 @@ func (t Type) String() string { return typeNames[t] }
 // A Setting is one line of the one table. The key is its name in the file ("engine.listen"); the
 // environment variable (PLINTH_ENGINE_LISTEN, and PLINTH_ENGINE_LISTEN_FILE for a file that holds the
 // value) and the flag (--engine-listen) follow from it.
+//
+// A key with the element * is a setting of a family: "engine.listeners.*.listen" stands for one setting for
+// each name that is given in its place, of 1 to 32 characters a-z, 0-9 and -. It has no flag, and in the
+// variable (PLINTH_ENGINE_LISTENERS_PUBLIC_LISTEN) an underscore of the name is read as a dash. When its
+// default is empty and its own check refuses that, it has to be given for each name.
 type Setting struct {
 	Key     string
 	Type    Type
@@ -38,16 +43,23 @@ type Setting struct {
 	Check    func(value string) error
 	Secret   bool // no flag, and its value is never printed
 	Rare     bool // the flag works but is not in the short help
+
+	member bool // of a family, for one name
 }
 
 // Env is the environment variable of the setting.
 func (s *Setting) Env() string {
-	return envPrefix + strings.ToUpper(strings.NewReplacer(".", "_", "-", "_").Replace(s.Key))
+	return envPrefix + envName(s.Key)
 }
 
-// Flag is the name of the flag without dashes, or "" for a secret.
+// envName is a key, or parts of one, as it stands in a variable.
+func envName(key string) string {
+	return strings.ToUpper(strings.NewReplacer(".", "_", "-", "_", anyName, "<name>").Replace(key))
+}
+
+// Flag is the name of the flag without dashes, or "" for a secret and in a family.
 func (s *Setting) Flag() string {
-	if s.Secret {
+	if s.Secret || s.member || s.family() {
 		return ""
 	}
 	return strings.NewReplacer(".", "-", "_", "-").Replace(s.Key)
@@ -73,15 +85,25 @@ func NewTable(areas ...[]Setting) (*Table, error) {
 		if _, taken := t.byKey[s.Key]; taken || s.Key == "" {
 			return nil, fmt.Errorf("setting %q is declared twice or has no name", s.Key)
 		}
+		if strings.Contains(s.Key, anyName) {
+			if err := t.checkFamily(&s); err != nil {
+				return nil, err
+			}
+		} else if other, _, taken := t.variable(s.Env()); taken {
+			return nil, fmt.Errorf("settings %s and %s share the variable %s", other.Key, s.Key, s.Env())
+		}
 		for _, name := range []string{s.Env(), s.Env() + envFile, strings.TrimSuffix(s.Env(), envFile)} {
 			if i, taken := t.byEnv[name]; taken {
 				return nil, fmt.Errorf("settings %s and %s share the variable %s", t.rows[i].Key, s.Key, name)
 			}
 		}
-		if _, err := s.parse(s.Default); err != nil {
+		if _, err := s.parse(s.Default); err != nil && !(s.family() && s.Default == "") {
 			return nil, fmt.Errorf("default of setting %s: %w", s.Key, err)
 		}
-		t.byKey[s.Key], t.byEnv[s.Env()] = len(t.rows), len(t.rows)
+		t.byKey[s.Key] = len(t.rows)
+		if !s.family() {
+			t.byEnv[s.Env()] = len(t.rows)
+		}
 		t.rows = append(t.rows, s)
 	}
 	return t, nil
@@ -90,20 +112,22 @@ func NewTable(areas ...[]Setting) (*Table, error) {
 // Settings lists the table in order. The caller may not change it.
 func (t *Table) Settings() []Setting { return t.rows }
 
-// Find gives the setting of a key.
+// Find gives the setting of a key. The key of a setting in a family has the name in it.
 func (t *Table) Find(key string) (*Setting, bool) {
 	i, ok := t.byKey[key]
-	if !ok {
-		return nil, false
+	if !ok || t.rows[i].family() {
+		return t.member(key)
 	}
 	return &t.rows[i], true
 }
 
-// Keys lists all keys in order.
+// Keys lists all keys in order, without those of families.
 func (t *Table) Keys() []string {
-	keys := make([]string, len(t.rows))
+	keys := make([]string, 0, len(t.rows))
 	for i := range t.rows {
-		keys[i] = t.rows[i].Key
+		if !t.rows[i].family() {
+			keys = append(keys, t.rows[i].Key)
+		}
 	}
 	return keys
 }

@@ -28,8 +28,8 @@ type notes struct {
 
 // Note adds an event without waiting for it: those of one second with the same action, actor and remote
 // become one line with a count and the texts of the first. At most 256 lines come of a second; what is above
-// is dropped, and the trail tells how many in a line of its own, "audit.drop". Notes of the last second before a
-// kill are lost. It does no I/O.
+// is dropped, and the trail tells how many in a line of its own, "audit.drop". Notes of the last second
+// before a kill are lost. It does no I/O.
 func (t *Trail) Note(e Event) {
 	if e.Time.IsZero() {
 		e.Time = t.o.Now()
