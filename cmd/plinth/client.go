@@ -22,6 +22,7 @@ const connectTimeout = 5 * time.Second
 // client is a connection to a running engine, for one verb. It is in no listing.
 type client struct {
 	url    string
+	door   *door
 	w      *worker.Worker
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when Run has returned; err is set by then
@@ -30,9 +31,15 @@ type client struct {
 
 // connect reaches the engine or tells at once why not.
 func (p *program) connect(ctx context.Context, timeout time.Duration) (*client, error) {
+	d, err := p.door()
+	if err != nil {
+		return nil, err
+	}
+	p.url = d.URL
 	greeted := make(chan struct{}, 1)
-	w, err := worker.New(p.url, worker.Options{
+	w, err := worker.New(d.URL, worker.Options{
 		Anonymous: true,
+		Token:     d.token,
 		Reconnect: worker.Reconnect{MaxAttempts: 1},
 		Timeout:   -1, // every call has a deadline of its own
 		Grace:     -1,
@@ -50,7 +57,7 @@ func (p *program) connect(ctx context.Context, timeout time.Duration) (*client, 
 		return nil, usage(err.Error(), "give the socket of the engine with --url, such as "+worker.DefaultURL)
 	}
 	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	c := &client{url: p.url, w: w, cancel: cancel, ended: make(chan struct{})}
+	c := &client{url: d.URL, door: d, w: w, cancel: cancel, ended: make(chan struct{})}
 	go func() { // ends with close
 		defer close(c.ended)
 		c.err = w.Run(own)
@@ -78,6 +85,9 @@ func (c *client) close() {
 }
 
 func (c *client) unreachable(err error) error {
+	if refused := c.door.refused(err); refused != nil {
+		return refused
+	}
 	why := "the connection ended"
 	if err != nil {
 		why = err.Error()

@@ -79,7 +79,7 @@ func newFunctions(p *program) *cobra.Command {
 		Aliases: []string{"function"},
 		Example: "  plinth functions\n  plinth functions info hello::greet",
 	}
-	cmd.AddCommand(list, newFunctionDetail(p))
+	cmd.AddCommand(list, newFunctionDetail(p), p.newFunctionAdd(), p.newFunctionRemove())
 	alone(cmd, list)
 	return cmd
 }

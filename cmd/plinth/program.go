@@ -28,7 +28,9 @@ type program struct {
 	json     string // "", "true" or "lines"
 	color    string
 	progress string
-	url      string
+
+	// where to find a running Plinth, and how to prove oneself; empty: see door
+	url, admin, context, tokenFile string
 
 	results map[*cobra.Command]result
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/plinth-run/plinth/cmd/plinth/screen"
 	"github.com/plinth-run/plinth/internal/house"
-	"github.com/plinth-run/plinth/worker"
 )
 
 // The groups of verbs in the help text.
@@ -50,7 +49,8 @@ func newRoot(p *program) *cobra.Command {
 	})
 	root.SetHelpCommand(newHelp(p))
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newServe(p), newCall(p), newFunctions(p), newWorkers(p), newConfig(p), newDoctor(p),
+	root.AddCommand(newServe(p), newCall(p), newFunctions(p), newWorkers(p), newTriggers(p), newKey(p), newUser(p),
+		newAdmin(p), newAudit(p), newContext(p), newBackup(p), newHashPassword(p), newConfig(p), newDoctor(p),
 		newBench(p),
 		newVersion(p), newCompletion(p))
 	for _, c := range root.Commands() {
@@ -136,12 +136,3 @@ func (c *choice) Set(text string) error {
 }
 
 func (c *choice) Type() string { return "word" }
-
-// engineFlags adds what every verb needs that speaks to a running engine.
-func (p *program) engineFlags(cmd *cobra.Command) {
-	p.url = worker.DefaultURL
-	if env := p.getenv("PLINTH_URL"); env != "" {
-		p.url = env
-	}
-	cmd.Flags().StringVar(&p.url, "url", p.url, "socket of the engine (PLINTH_URL)")
-}

@@ -12,15 +12,23 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/plinth-run/plinth/internal/budget"
+
+	"github.com/plinth-run/plinth/internal/auth/api"
 	"github.com/plinth-run/plinth/internal/engine"
+	"github.com/plinth-run/plinth/internal/engine/httpfn"
+	"github.com/plinth-run/plinth/internal/fault"
 	"github.com/plinth-run/plinth/internal/fn"
 	"github.com/plinth-run/plinth/internal/house"
 	"github.com/plinth-run/plinth/internal/store"
 	"github.com/plinth-run/plinth/internal/telemetry"
+	"github.com/plinth-run/plinth/wire"
 )
 
 // gcPercent is how much garbage the Go heap may hold, in percent of what lives. The hot paths make none, so
@@ -103,8 +111,17 @@ func (a *App) open(ctx context.Context) error {
 	}
 	a.core = fn.New(fn.Config{Spans: spans, Names: names, Log: a.log, MaxInFlight: limits.MaxInFlightPerWorker,
 		MaxMade: limits.MaxCallsPerWorker, Ceiling: ceiling})
-	a.engine, err = engine.New(engine.Config{Listener: engine.Listener{Listen: cfg.Text(KeyEngineListen),
-		Hosts: cfg.List(KeyEngineHosts), Origins: cfg.List(KeyEngineOrigins)}, Functions: a.core,
+	main, more, err := a.listeners()
+	if err != nil {
+		return err
+	}
+	room, err := a.dir.Room(ctx, engineRoom, store.Schema{Number: 1})
+	if err != nil {
+		return fmt.Errorf("open the engine's folder: %w", err)
+	}
+	a.engine, err = engine.New(engine.Config{Listener: main, More: more, Functions: a.core, Room: room,
+		HTTP: httpfn.Policy{Allow: cfg.List(KeyHTTPAllow), BlockPrivate: cfg.Bool(KeyHTTPPrivate),
+			RequireHTTPS: cfg.Bool(KeyHTTPSecure), Env: cfg.List(KeyHTTPEnv)},
 		Authenticate: authenticate(a.auth.Auth),
 		Bounds:       limits, Loops: int(cfg.Int(KeyEngineLoops)),
 		Grace: a.life.Grace * 3 / 4, Version: a.opts.Version, Spans: spans, Logs: logs, Names: names,
@@ -115,7 +132,10 @@ func (a *App) open(ctx context.Context) error {
 	}
 	a.admin = house.NewAdmin(house.AdminOptions{Hosts: cfg.List(house.KeyAdminHosts), State: a.life.State,
 		Checks:  []house.Check{{Name: "engine", Ready: a.engine.Ready}},
-		Metrics: metrics.WritePrometheus, Log: a.log})
+		Metrics: metrics.WritePrometheus, Log: a.log, Protect: api.Protect(a.auth.Auth), Version: a.opts.Version})
+	a.admin.Offer(func(h huma.API) {
+		api.Register(h, a.auth.Auth, api.Options{Backup: a.backup, Link: a.claimLink})
+	})
 	a.auth.Watch(a.engine.Revoke)
 	metrics.Collector(a.auth.WritePrometheus)
 	measure(metrics, a.budget, spans, logs)
@@ -137,14 +157,74 @@ func (a *App) openFolder() error {
 	return nil
 }
 
+// backup copies every store into a new folder while the rooms run.
+func (a *App) backup(ctx context.Context, target string) (api.Summary, error) {
+	if !filepath.IsAbs(target) {
+		return api.Summary{}, fault.New(fault.Invalid, wire.CodeInvalidArguments, "target must be an absolute path")
+	}
+	sources := a.auth.Sources()
+	maps.Copy(sources, a.engine.Sources())
+	m, err := a.dir.Backup(ctx, target, sources)
+	if err != nil {
+		return api.Summary{}, err
+	}
+	s := api.Summary{Path: target, Files: len(m.Files), Version: m.WrittenBy}
+	for _, f := range m.Files {
+		s.Bytes += f.Size
+	}
+	return s, nil
+}
+
+// claimLink is where a person makes the first account. The token stands in the fragment, which no server and no
+// log is told.
+func (a *App) claimLink(token string) string { return a.adminURL + "/setup#token=" + token }
+
+// narrow refuses doors beyond this machine while there is no account.
+func (a *App) narrow() error {
+	if a.auth.Claimed() {
+		return nil
+	}
+	for _, key := range append([]string{KeyEngineListen, house.KeyAdminListen}, a.listenKeys()...) {
+		s, _ := a.cfg.Table().Find(key)
+		if s == nil {
+			s = &house.Setting{Key: key}
+		}
+		if err := house.WideProblem(s, a.cfg.Text(key)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listenKeys are the keys of the addresses of further listeners.
+func (a *App) listenKeys() (keys []string) {
+	for _, name := range a.cfg.Names(listenerFamily) {
+		keys = append(keys, listenerFamily+"."+name+".listen")
+	}
+	return keys
+}
+
 // bind opens the doors.
 func (a *App) bind(ctx context.Context) error {
+	if err := a.narrow(); err != nil {
+		return err
+	}
 	doors, err := a.engine.Listen(ctx)
 	if err != nil {
-		s, _ := a.cfg.Table().Find(KeyEngineListen)
-		return house.ListenProblem(err, s, a.cfg.Text(KeyEngineListen))
+		key := KeyEngineListen
+		if le := (*engine.ListenError)(nil); errors.As(err, &le) && le.Name != "" {
+			key = listenerFamily + "." + le.Name + ".listen"
+		}
+		s, _ := a.cfg.Table().Find(key)
+		if s == nil {
+			s = &house.Setting{Key: key}
+		}
+		return house.ListenProblem(err, s, a.cfg.Text(key))
 	}
 	a.workers = "ws://" + doors[0].String()
+	if a.cfg.Text(KeyEngineCert) != "" {
+		a.workers = "wss://" + doors[0].String()
+	}
 	s, _ := a.cfg.Table().Find(house.KeyAdminListen)
 	at, err := a.admin.Listen(ctx, a.cfg.Text(house.KeyAdminListen))
 	if err != nil {

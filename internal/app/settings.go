@@ -15,6 +15,13 @@ const (
 	KeyEngineHosts       = "engine.hosts"
 	KeyEngineOrigins     = "engine.origins"
 	KeyEngineLoops       = "engine.loops"
+	KeyEngineCert        = "engine.tls_cert"
+	KeyEngineKey         = "engine.tls_key"
+	KeyHTTPAllow         = "engine.http.allow"
+	KeyHTTPPrivate       = "engine.http.block_private"
+	KeyHTTPSecure        = "engine.http.require_https"
+	KeyHTTPEnv           = "engine.http.env"
+	listenerFamily       = "engine.listeners"
 	KeyBootstrapName     = "bootstrap.name"
 	KeyBootstrapEmail    = "bootstrap.email"
 	KeyBootstrapPassword = "bootstrap.password"
@@ -29,7 +36,7 @@ func Rooms() []string { return []string{"engine"} }
 
 // Settings returns the table of every setting of the program.
 func Settings() (*house.Table, error) {
-	return house.NewTable(house.Settings(Rooms()), engineSettings(), bootstrapSettings(), limitSettings())
+	return house.NewTable(house.Settings(Rooms()), engineSettings(), listenerSettings(), bootstrapSettings(), limitSettings())
 }
 
 // bootstrapSettings make the first account without a hand; they do nothing once there is one.
@@ -47,8 +54,19 @@ func bootstrapSettings() []house.Setting {
 
 func engineSettings() []house.Setting {
 	return []house.Setting{
-		{Key: KeyEngineListen, Type: house.Text, Default: "127.0.0.1:49134", Check: house.Loopback,
+		{Key: KeyEngineListen, Type: house.Text, Default: "127.0.0.1:49134", Check: house.Address,
 			Help: "address of the worker socket"},
+		{Key: KeyEngineCert, Type: house.Text, Rare: true,
+			Help: "file with the certificate of the worker socket, which then speaks TLS; it is read again when it changes"},
+		{Key: KeyEngineKey, Type: house.Text, Rare: true, Help: "file with the key of that certificate"},
+		{Key: KeyHTTPAllow, Type: house.List, Default: "*", Rare: true,
+			Help: "hosts that HTTP functions may call, such as api.example.org or *.example.org"},
+		{Key: KeyHTTPPrivate, Type: house.Bool, Default: "true", Rare: true,
+			Help: "keep HTTP functions out of private networks and this machine"},
+		{Key: KeyHTTPSecure, Type: house.Bool, Default: "true", Rare: true,
+			Help: "let HTTP functions call https only"},
+		{Key: KeyHTTPEnv, Type: house.List, Default: "*", Rare: true,
+			Help: "environment variables that HTTP functions may name for their secrets; those of PLINTH_ never"},
 		{Key: KeyEngineHosts, Type: house.List, Rare: true,
 			Help: "more host names that the worker socket answers to, beside localhost and loopback addresses"},
 		{Key: KeyEngineOrigins, Type: house.List, Rare: true,

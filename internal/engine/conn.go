@@ -111,8 +111,8 @@ func (k *conn) Data(c *loop.Conn, b []byte) int {
 		}
 		k.event(ev)
 		if events++; events == maxEvents {
-			k.sock.Pause()
-			k.resume()
+			k.sock.Pause() // and no resume in place: what is left may be more than the loop keeps of one that reads
+			k.sock.Loop().Post(k.resume)
 			break
 		}
 	}

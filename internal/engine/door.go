@@ -61,7 +61,7 @@ func (e *Engine) furnish(c loop.Config) {
 		d := &door{Listener: l, group: shared}
 		if l.TLS != nil {
 			own := c
-			own.Portable, own.Loops = true, 1
+			own.Portable, own.TLS, own.Loops = true, l.TLS, 1
 			d.group = newGroup(own)
 			e.groups = append(e.groups, d.group)
 		}

@@ -5,7 +5,7 @@
 // forwards the bytes of a call from socket to socket without decoding its payload and without a goroutine
 // for each call. It promises that a bad message costs one call and never the connection, that a worker
 // which is slow, mute or hostile harms only itself, and that a reconnecting worker is served only after its
-// predecessor is gone for good. It does not keep calls on disk, and serves loopback only.
+// predecessor is gone for good. It does not keep calls on disk.
 package engine
 
 import (
@@ -19,10 +19,12 @@ import (
 
 	"github.com/plinth-run/plinth/internal/budget"
 	"github.com/plinth-run/plinth/internal/engine/channel"
+	"github.com/plinth-run/plinth/internal/engine/httpfn"
 	"github.com/plinth-run/plinth/internal/engine/trigger"
 	"github.com/plinth-run/plinth/internal/fault"
 	"github.com/plinth-run/plinth/internal/fn"
 	"github.com/plinth-run/plinth/internal/loop"
+	"github.com/plinth-run/plinth/internal/store"
 	"github.com/plinth-run/plinth/internal/telemetry"
 	"github.com/plinth-run/plinth/wire"
 	"github.com/plinth-run/plinth/wire/ws"
@@ -35,6 +37,9 @@ type Config struct {
 	Functions *fn.Registry
 	Bounds    wire.Bounds // zero = wire.DefaultBounds
 	Loops     int         // event loops; 0 = one for each CPU
+
+	Room *store.Room   // the engine's folder; nil: nothing outlives the process
+	HTTP httpfn.Policy // which HTTP endpoints functions may be
 
 	// Authenticate says who connects; nil: everyone is trusted. It runs on an event loop and must not block.
 	Authenticate func(Attempt) (fn.Principal, *fault.Error)
@@ -62,7 +67,12 @@ type Engine struct {
 	groups []*group
 	inbox  *inbox
 
-	channels *channel.Hub
+	channels  *channel.Hub
+	http      *httpfn.Client
+	catalog   *httpfn.Catalog // nil without a Room
+	endpoints *fn.Peer        // owns the functions of the catalog
+	enlist    sync.Mutex      // held while the catalog changes
+
 	triggers *trigger.Table
 	news     news
 
@@ -78,6 +88,10 @@ type Engine struct {
 }
 
 type workerName struct{ space, name string }
+
+// readBytes is the most of one read: a channel's frames of 64 KiB come several at a time, which is worth half of
+// their throughput.
+const readBytes = 256 << 10
 
 // lane is what the connections of one event loop share. Only that loop touches it.
 type lane struct {
@@ -116,7 +130,7 @@ func New(cfg Config) (*Engine, error) {
 	e.codec = ws.Config{Role: ws.Server, MaxMessage: e.bounds.MaxMessageBytes,
 		HardMessage: e.bounds.HardMessageBytes}
 	lc := loop.Config{Loops: cfg.Loops, Portable: cfg.Portable, WriteQueue: e.bounds.WriteQueueBytes,
-		Now: telemetry.Now, Log: cfg.Log}
+		ReadBytes: readBytes, Now: telemetry.Now, Log: cfg.Log}
 	if cfg.Budget != nil {
 		messages := cfg.Budget.Account("engine.messages", 90, nil)
 		e.codec.Grow = func(n int64) bool {
@@ -141,6 +155,9 @@ func New(cfg Config) (*Engine, error) {
 	}
 	if err := e.register(); err != nil {
 		return nil, fmt.Errorf("engine: register built-in functions: %w", err)
+	}
+	if err := e.openEndpoints(); err != nil {
+		return nil, err
 	}
 	e.measure()
 	return e, nil
@@ -169,6 +186,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	parts := []func(context.Context) error{e.inbox.run, e.news.run}
+	if e.catalog != nil {
+		parts = append(parts, e.catalog.Run)
+	}
 	for _, g := range e.groups {
 		for i, l := range g.loops.Loops() {
 			n := g.lanes[i]
@@ -188,6 +208,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	case err = <-done:
 		waiting--
 	}
+	e.http.Close()
 	stop()
 	for range waiting {
 		err = errors.Join(err, <-done)
@@ -252,7 +273,11 @@ func (e *Engine) Close() error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
+	e.http.Close()
 	var err error
+	if e.catalog != nil {
+		err = e.catalog.Close()
+	}
 	for _, g := range e.groups {
 		err = errors.Join(err, g.loops.Run(ctx))
 	}

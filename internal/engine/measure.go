@@ -27,6 +27,7 @@ func (e *Engine) measure() {
 		fmt.Fprintf(w, "iii_invocation_duration_seconds_sum %g\n", float64(s.DurationNS)/1e9)
 		fmt.Fprintf(w, "iii_invocation_duration_seconds_count %d\n", s.Calls)
 		l, c, t, p := e.sockets(), &e.stats, e.triggers.Stats(), e.channels.Stats()
+		h := e.http.Stats()
 		for _, row := range []struct {
 			name string
 			v    any
@@ -53,6 +54,12 @@ func (e *Engine) measure() {
 			{"plinth_channel_messages_lost_total", p.MessagesLost},
 			{"plinth_channel_bytes_lost_total", p.BytesLost},
 			{"plinth_channel_pauses_total", p.Paused},
+			{"plinth_http_function_calls_total", h.Calls},
+			{"plinth_http_function_failures_total", h.Failed},
+			{"plinth_http_function_blocked_total", h.Blocked},
+			{"plinth_http_function_refused_total", h.Refused},
+			{"plinth_http_function_connections_total", h.Connections},
+			{"plinth_http_functions_running", h.Running},
 			{"plinth_trigger_types", t.Types},
 			{"plinth_triggers", t.Bindings},
 			{"plinth_triggers_parked", t.Parked},

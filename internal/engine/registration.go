@@ -81,8 +81,6 @@ func (k *conn) add(f *wire.Frame) error {
 		return over("response_format", b.MaxSchemaBytes)
 	case len(f.Metadata) > b.MaxMetadataBytes:
 		return over("metadata", b.MaxMetadataBytes)
-	case !wire.IsNull(f.Invocation):
-		return fault.New(fault.Invalid, wire.CodeUnsupported, "HTTP-invoked functions are not supported yet")
 	}
 	name := k.prefixed(f.ID)
 	if n := e.fn.Count(&k.peer); n >= b.MaxFunctionsPerWorker &&
@@ -92,9 +90,16 @@ func (k *conn) add(f *wire.Frame) error {
 	if err := k.mayRegister(k.space, name); err != nil {
 		return err
 	}
-	marks := marksOf(f.Metadata)
+	marks, target := marksOf(f.Metadata), fn.Target((*host)(k))
+	if !wire.IsNull(f.Invocation) {
+		s, err := e.spec(f.Invocation)
+		if err != nil {
+			return err
+		}
+		target = e.endpoint(s)
+	}
 	_, err := e.fn.Add(&k.peer, fn.Spec{
-		Namespace: k.space, Name: name, Target: (*host)(k),
+		Namespace: k.space, Name: name, Target: target,
 		Description: cut(string(f.Description), b.MaxDescriptionBytes),
 		Request:     keepRaw(f.RequestFormat), Response: keepRaw(f.ResponseFormat), Metadata: keepRaw(f.Metadata),
 		Internal: marks.Internal, Replicas: marks.Replicas,

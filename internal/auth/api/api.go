@@ -24,10 +24,10 @@ import (
 
 // Summary is what a backup holds.
 type Summary struct {
-	Path    string    `json:"path" doc:"folder of the backup on the server"`
-	Files   int       `json:"files"`
-	Bytes   int64     `json:"bytes"`
-	Created time.Time `json:"created"`
+	Path    string `json:"path" doc:"folder of the backup on the server"`
+	Files   int    `json:"files"`
+	Bytes   int64  `json:"bytes"`
+	Version string `json:"written_by" doc:"version of Plinth that made it"`
 }
 
 // Options is what the house hands in.
