@@ -61,7 +61,7 @@ func Protocols() load.Protocols {
 	return load.Protocols{
 		Loop:    map[string]load.Dial{DialectFrames: load.DialFrames, DialectReplicas: load.DialReplicas},
 		Library: map[string]load.Connect{DialectSDK: load.ConnectSDK},
-		Pipes:   map[string]load.Plumb{DialectCopy: load.PlumbCopy},
+		Pipes:   map[string]load.Plumb{DialectCopy: load.PlumbCopy, DialectChannel: load.PlumbChannel},
 	}
 }
 

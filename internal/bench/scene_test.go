@@ -177,6 +177,16 @@ func TestBytesThatPassABareCopyAreMeasured(t *testing.T) {
 	}
 }
 
+func TestAChannelNeedsAnEngineThatHasThem(t *testing.T) {
+	p, _ := program(t, roleRelay)
+	c := Case{Scenario: EngineChannels, Name: caseChannel, Program: p}
+	c.Job = load.Job{Dialect: DialectChannel, Steps: []load.Step{{Name: "a", Bytes: 1}}}
+	r, err := RunCases(t.Context(), []Case{c}, session(1), nil)
+	if f := r.Cases[0].Failures; err != nil || len(f) != 1 || !strings.Contains(f[0].Error, "create a channel") {
+		t.Fatalf("%v, %+v", err, f)
+	}
+}
+
 func TestTheShareOfEachHostIsCounted(t *testing.T) {
 	p, _ := program(t, roleRelay) // which deals nothing: the last host to register has all calls
 	c := Case{Scenario: EngineReplicas, Name: "4 hosts", Program: p}
