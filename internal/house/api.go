@@ -1,14 +1,18 @@
 package house
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"reflect"
 	"runtime/debug"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -16,6 +20,15 @@ import (
 
 // apiSpec is where the API describes itself.
 const apiSpec = "/api/openapi.json"
+
+// apiBody bounds the body of an operation: the door's connections may hold one each.
+const apiBody = 64 << 10
+
+// Codes of the API for what no operation says itself.
+const (
+	codeInvalid  = "INVALID_ARGUMENTS"
+	codeInternal = "INTERNAL"
+)
 
 // desk serves the operations of the API below /api/. They are made when the first request for one comes:
 // their schemas take some hundred kilobytes that a house without visitors need not hold.
@@ -51,7 +64,8 @@ func (d *desk) made() huma.API {
 	if d.api == nil {
 		d.mux = http.NewServeMux()
 		d.api = humago.New(d.mux, huma.Config{
-			OpenAPI: &huma.OpenAPI{Info: &huma.Info{Title: "Plinth", Version: d.version}},
+			OpenAPI: &huma.OpenAPI{Info: &huma.Info{Title: "Plinth", Version: d.version},
+				OnAddOperation: []huma.AddOpFunc{patient}},
 			// Others than JSON are not spoken, and asking for one gets JSON.
 			Formats: map[string]huma.Format{
 				"application/json": huma.DefaultJSONFormat,
@@ -79,6 +93,9 @@ func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	defer d.caught(w, r)
+	if !arrive(w, r) {
+		return
+	}
 	if _, pattern := mux.Handler(r); pattern != "" {
 		mux.ServeHTTP(w, r)
 		return
@@ -94,6 +111,26 @@ func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	refuse(w, http.StatusNotFound, "not_found", "there is no such operation; see "+apiSpec)
 }
 
+// arrive takes in the whole body, while the door's time for a request runs, and ends that time: were it to pass
+// while an operation works, the connection would be taken for broken and the operation cancelled.
+func arrive(w http.ResponseWriter, r *http.Request) bool {
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, apiBody))
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		refuse(w, http.StatusRequestEntityTooLarge, "LIMIT", "the body is over "+RoundSize(apiBody))
+		return false
+	}
+	if err != nil {
+		refuse(w, http.StatusBadRequest, codeInvalid, "the body did not arrive")
+		return false
+	}
+	r.Body = io.NopCloser(bytes.NewReader(b))
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // where there is no connection there is no deadline
+	return true
+}
+
+// patient keeps the library from setting a deadline of its own that it does not lift.
+func patient(_ *huma.OpenAPI, op *huma.Operation) { op.BodyReadTimeout = -1 }
+
 // caught ends a request whose handler panicked. The library does that by itself when an answer cannot be
 // written because its asker is gone; that is nothing to tell.
 func (d *desk) caught(w http.ResponseWriter, r *http.Request) {
@@ -103,13 +140,13 @@ func (d *desk) caught(w http.ResponseWriter, r *http.Request) {
 	}
 	d.log.Error("a handler of the API panicked", "method", r.Method, "path", r.URL.Path,
 		"panic", fmt.Sprint(failure), "stack", string(debug.Stack()))
-	refuse(w, http.StatusInternalServerError, "internal", "the server failed; its log has more")
+	refuse(w, http.StatusInternalServerError, codeInternal, "the server failed; its log has more")
 }
 
 func (d *desk) openapi(w http.ResponseWriter, _ *http.Request) {
 	b, err := d.spec()
 	if err != nil {
-		refuse(w, http.StatusInternalServerError, "internal", "the description of the API cannot be written")
+		refuse(w, http.StatusInternalServerError, codeInternal, "the description of the API cannot be written")
 		return
 	}
 	w.Header().Set("Content-Type", "application/openapi+json")
@@ -150,10 +187,10 @@ func document(_ huma.Context, _ string, v any) (any, error) {
 	if !ok {
 		return v, nil
 	}
-	p := &problem{Title: http.StatusText(m.Status), Status: m.Status, Code: "bad_request", Detail: m.Detail}
+	p := &problem{Title: http.StatusText(m.Status), Status: m.Status, Code: codeInvalid, Detail: m.Detail}
 	switch m.Status {
 	case http.StatusInternalServerError:
-		p.Code, p.Detail = "internal", "the server failed; its log has more"
+		p.Code, p.Detail = codeInternal, "the server failed; its log has more"
 		return p, nil
 	case http.StatusRequestEntityTooLarge:
 		p.Code = "LIMIT"

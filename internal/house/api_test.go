@@ -1,6 +1,7 @@
 package house
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -14,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 )
@@ -68,13 +71,13 @@ func TestAPIAnswersAndRefusesInOneForm(t *testing.T) {
 		code, detail             string
 	}{
 		{"right", "POST", "/api/greet", `{"name":"ada"}`, 200, "", ""},
-		{"too long", "POST", "/api/greet", `{"name":"` + long + `"}`, 422, "bad_request", "body.name: expected length <= 8"},
-		{"unknown member", "POST", "/api/greet", `{"name":"ada","x":1}`, 422, "bad_request", "body.x"},
-		{"no JSON", "POST", "/api/greet", `{`, 400, "bad_request", ""},
-		{"no body", "POST", "/api/greet", ``, 400, "bad_request", "request body is required"},
-		{"unknown query", "POST", "/api/greet?x=1", `{"name":"ada"}`, 422, "bad_request", "query.x"},
-		{"a failure", "POST", "/api/greet", `{"name":"broken"}`, 500, "internal", "its log has more"},
-		{"a panic", "POST", "/api/greet", `{"name":"panics"}`, 500, "internal", "its log has more"},
+		{"too long", "POST", "/api/greet", `{"name":"` + long + `"}`, 422, codeInvalid, "body.name: expected length <= 8"},
+		{"unknown member", "POST", "/api/greet", `{"name":"ada","x":1}`, 422, codeInvalid, "body.x"},
+		{"no JSON", "POST", "/api/greet", `{`, 400, codeInvalid, ""},
+		{"no body", "POST", "/api/greet", ``, 400, codeInvalid, "request body is required"},
+		{"unknown query", "POST", "/api/greet?x=1", `{"name":"ada"}`, 422, codeInvalid, "query.x"},
+		{"a failure", "POST", "/api/greet", `{"name":"broken"}`, 500, codeInternal, "its log has more"},
+		{"a panic", "POST", "/api/greet", `{"name":"panics"}`, 500, codeInternal, "its log has more"},
 		{"wrong method", "GET", "/api/greet", ``, 405, "method_not_allowed", "POST"},
 		{"no operation", "GET", "/api/gret", ``, 404, "not_found", "/api/openapi.json"},
 		{"the root", "GET", "/api/", ``, 404, "not_found", ""},
@@ -230,6 +233,42 @@ func TestDoorSpeaksTLS(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+}
+
+// TestAnOperationMayTakeLongerThanItsRequest: the time to send a request is not the time to answer it.
+func TestAnOperationMayTakeLongerThanItsRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := NewAdmin(AdminOptions{Log: quiet()})
+		a.Offer(func(h huma.API) {
+			huma.Register(h, huma.Operation{OperationID: "wait", Method: http.MethodPost, Path: "/api/wait"},
+				func(ctx context.Context, _ *name) (*greeting, error) {
+					select {
+					case <-ctx.Done():
+						return nil, ctx.Err()
+					case <-time.After(adminRead + 10*time.Second):
+						return &greeting{}, nil
+					}
+				})
+		})
+		inner := &full{make(chan net.Conn, 1)}
+		served := make(chan error, 1)
+		go func() { served <- a.server.Serve(inner) }() // ends with Close below
+		here, there := net.Pipe()
+		inner.conns <- here
+		const body = `{"name":"ada"}`
+		_, err := fmt.Fprintf(there, "POST /api/wait HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s",
+			len(body), body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := http.ReadResponse(bufio.NewReader(there), nil)
+		if err != nil || r.StatusCode != http.StatusOK {
+			t.Errorf("%v, %v", r, err)
+		}
+		_ = there.Close()
+		_ = a.server.Close()
+		<-served
+	})
 }
 
 // TestADoorWithoutVisitorsHoldsNoAPI: what the operations take is taken when one is asked for.

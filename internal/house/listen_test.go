@@ -48,7 +48,8 @@ func TestWideAddressesAreToldApart(t *testing.T) {
 	} {
 		all := Problems(WideProblem(s, address))
 		if !Wide(address) || len(all) != 1 || all[0].Code != CodeNotLoopback ||
-			!strings.Contains(all[0].Why, why) || !strings.Contains(all[0].Do, "plinth admin claim") || !strings.Contains(all[0].What, "admin.listen") {
+			!strings.Contains(all[0].Why, why) || !strings.Contains(all[0].Do, "plinth admin claim") ||
+			!strings.Contains(all[0].What, "admin.listen") {
 			t.Errorf("%s: got %+v", address, all)
 		}
 	}
