@@ -111,8 +111,8 @@ func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	refuse(w, http.StatusNotFound, "not_found", "there is no such operation; see "+apiSpec)
 }
 
-// arrive takes in the whole body, while the door's time for a request runs, and ends that time: were it to pass
-// while an operation works, the connection would be taken for broken and the operation cancelled.
+// arrive takes in the whole body, while the door's time for a request runs, and ends that time: were it to
+// pass while an operation works, the connection would be taken for broken and the operation cancelled.
 func arrive(w http.ResponseWriter, r *http.Request) bool {
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, apiBody))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
@@ -124,7 +124,8 @@ func arrive(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	r.Body = io.NopCloser(bytes.NewReader(b))
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // where there is no connection there is no deadline
+	// Where there is no connection, in a test, there is no deadline either.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	return true
 }
 
