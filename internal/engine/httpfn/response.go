@@ -2,6 +2,7 @@ package httpfn
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,7 +31,10 @@ func (c *Client) answer(res *http.Response) ([]byte, *fault.Error) {
 	if res.StatusCode >= 400 {
 		most = min(most, maxErrorBody)
 	}
-	if res.StatusCode == http.StatusSwitchingProtocols {
+	switch {
+	case res.StatusCode < 100:
+		return nil, fault.New(fault.Unavailable, wire.CodeHTTPResponseFailed, "the answer has a status below 100")
+	case res.StatusCode == http.StatusSwitchingProtocols:
 		return nil, nil // what follows is no body, and nobody asked for it
 	}
 	b := buffer{client: c}
@@ -103,8 +107,8 @@ func refusal(status int, body []byte, whole bool) *fault.Error {
 	if json.Unmarshal(own.Error["code"], &code) == nil && token(code) && len(code) <= maxCode {
 		e.Code = code
 	}
-	if json.Unmarshal(own.Error["message"], &message) == nil && message != "" {
-		e.Message = readable(message)
+	if json.Unmarshal(own.Error["message"], &message) == nil {
+		e.Message = cmp.Or(readable(message), e.Message)
 	}
 	return e
 }
