@@ -41,7 +41,7 @@ func (r ChannelRef) LogValue() slog.Value { return slog.StringValue(r.String()) 
 
 // CreateChannel makes a channel: what is written at one end is read at the other, through the engine. buffer
 // is how many messages may wait for the reader before the writer is held back, at most 1,024; 0 is 64. The
-// channel ends when this worker's connection does, and when an end is not opened in the time the engine allows.
+// channel ends with this worker's connection, and when an end is not opened in the time the engine allows.
 // Errors are those of Call.
 func (w *Worker) CreateChannel(ctx context.Context, buffer int) (writer, reader ChannelRef, err error) {
 	in := struct {
@@ -92,11 +92,12 @@ func (w *Worker) join(ctx context.Context, ref ChannelRef, direction string) (*e
 	return e, rest, nil
 }
 
-// pulse runs on a goroutine of the timer beat, which belongs to the end. Where something is being sent already
+// pulse runs on a goroutine of the timer beat, which belongs to the end. While something else is being sent
 // there is no need for it.
 func (e *end) pulse() {
 	if e.mu.TryLock() {
-		_ = e.flush(ws.AppendMaskedFrame(e.out[:0], ws.Ping, nil, e.key())) // the reader of the socket finds out
+		// If that fails, whoever reads from the socket finds out.
+		_ = e.flush(ws.AppendMaskedFrame(e.out[:0], ws.Ping, nil, e.key()))
 		e.mu.Unlock()
 	}
 	select {
@@ -163,8 +164,8 @@ const (
 	sourceBytes = chunkBytes * chunksAtOne
 )
 
-// OpenWriter opens the writing end of a channel. ctx bounds the opening alone; Close or Abort end the stream. A
-// reference that nobody knows is a *RefusedError with status 404.
+// OpenWriter opens the writing end of a channel. ctx bounds the opening alone; Close or Abort end the stream.
+// A reference that nobody knows is a *RefusedError with status 404.
 func (w *Worker) OpenWriter(ctx context.Context, ref ChannelRef) (*ChannelWriter, error) {
 	e, rest, err := w.join(ctx, ref, writeDirection)
 	if err != nil {
@@ -266,8 +267,8 @@ func (c *ChannelWriter) ReadFrom(r io.Reader) (n int64, err error) {
 	}
 }
 
-// SendMessage sends a text message, at most Options.MaxMessage bytes of UTF-8. It reaches the reader's OnMessage
-// between the bytes before and behind it.
+// SendMessage sends a text message, at most Options.MaxMessage bytes of UTF-8. It reaches the reader's
+// OnMessage between the bytes before and behind it.
 func (c *ChannelWriter) SendMessage(text string) error {
 	e := c.end
 	if !ws.ValidText([]byte(text)) {
@@ -316,7 +317,7 @@ func (e *end) reason(err error) error {
 }
 
 // Close says that the stream is complete, and waits until the engine has taken all of it, so as long as the
-// reader is behind by more than the buffers hold. Only nil means that the stream is whole; Abort ends the wait.
+// reader is behind by more than is buffered. Only nil means that the stream is whole. Abort ends the wait.
 func (c *ChannelWriter) Close() error {
 	e := c.end
 	e.mu.Lock()
@@ -331,8 +332,8 @@ func (c *ChannelWriter) Close() error {
 	return e.err
 }
 
-// Abort ends the stream as one that is not whole: the reader gets io.ErrUnexpectedEOF. It waits for nobody, and
-// does nothing after Close has returned.
+// Abort ends the stream as one that is not whole: the reader gets io.ErrUnexpectedEOF. It waits for nobody,
+// and does nothing after Close has returned.
 func (c *ChannelWriter) Abort() {
 	code := ws.CloseInternal
 	if c.end.closing.Load() {

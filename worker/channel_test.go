@@ -123,7 +123,7 @@ func TestStreamThatWasCutIsNeverTakenForTheWhole(t *testing.T) {
 		want string
 	}{
 		"aborted":            {func(_ *workertest.Engine, cw *worker.ChannelWriter) { cw.Abort() }, "1011"},
-		"connections broke":  {func(e *workertest.Engine, _ *worker.ChannelWriter) { e.Cut() }, "closed the connection"},
+		"connections broke":  {func(e *workertest.Engine, _ *worker.ChannelWriter) { e.Cut() }, "engine closed"},
 		"the owner has left": {func(e *workertest.Engine, _ *worker.ChannelWriter) { e.CutWorker("w") }, "1001"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,7 +32,7 @@ type ChannelReader struct {
 const streamBytes = 256 << 10 // of one read from the connection
 
 // OpenReader opens the reading end of a channel. ctx bounds the opening alone; Close ends the stream. A
-// reference that nobody knows is a *RefusedError with status 404; of an end that is taken the first Read fails.
+// reference that nobody knows is a *RefusedError with status 404; of a taken end the first Read fails.
 func (w *Worker) OpenReader(ctx context.Context, ref ChannelRef) (*ChannelReader, error) {
 	e, rest, err := w.join(ctx, ref, readDirection)
 	if err != nil {
@@ -116,7 +116,7 @@ func (r *ChannelReader) fill() error {
 	return r.done
 }
 
-// read reads from the connection, which must not be silent for longer than dropAfter: the engine answers pings.
+// read reads from the connection, which must not be silent for dropAfter: the engine answers pings.
 func (r *ChannelReader) read() {
 	r.have = copy(r.buf, r.buf[r.used:r.have])
 	r.used = 0
@@ -175,6 +175,9 @@ func (r *ChannelReader) finish(ev ws.Event) {
 	r.done = io.EOF
 	if ev.Code != ws.CloseNormal {
 		r.done = r.end.closed(io.ErrUnexpectedEOF, ev)
+	}
+	if r.end.closing.Load() {
+		r.done = io.ErrClosedPipe // the engine's answer came before Close was done
 	}
 	r.end.over(r.done, ws.CloseNormal, "")
 }

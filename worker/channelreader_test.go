@@ -67,7 +67,8 @@ func TestReaderTakesWhateverTheEngineSends(t *testing.T) {
 			"[aäb]", ""},
 		"bytes in parts": {slices.Concat(part(0, ws.Binary, "a"), part(0, ws.Continuation, ""),
 			part(1, ws.Continuation, "b"), whole), "ab", ""},
-		"a ping":      {slices.Concat(part(1, ws.Ping, "?"), part(1, ws.Pong, ""), part(1, ws.Binary, "a"), whole), "a", ""},
+		"a ping": {slices.Concat(part(1, ws.Ping, "?"), part(1, ws.Pong, ""), part(1, ws.Binary, "a"), whole),
+			"a", ""},
 		"large bytes": {slices.Concat(part(1, ws.Binary, long+long), whole), long + long, ""},
 		"no code":     {part(1, ws.Close, ""), "", "closed with 1005"},
 		"restart":     {ws.AppendClose(nil, ws.CloseRestart, "later"), "", "1012: later"},
@@ -200,7 +201,8 @@ func TestReaderGivesUpASilentEngine(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		if _, err := r.Read(make([]byte, 1)); !errors.Is(err, io.ErrUnexpectedEOF) || time.Since(began) != time.Minute {
+		_, err = r.Read(make([]byte, 1))
+		if !errors.Is(err, io.ErrUnexpectedEOF) || time.Since(began) != time.Minute {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})

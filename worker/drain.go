@@ -49,6 +49,28 @@ func (w *Worker) leave(c *conn) {
 	}
 }
 
+// finishProviders waits until the providers have let their bindings go, for the grace time; then it ends hard
+// and gives them a moment. false means that one is still running.
+func (w *Worker) finishProviders(hard context.Context, giveUp func(), delivered <-chan struct{}) bool {
+	w.bound.end()
+	t := time.NewTimer(w.opts.Grace)
+	defer t.Stop()
+	select {
+	case <-delivered:
+		return true
+	case <-hard.Done():
+	case <-t.C:
+	}
+	giveUp()
+	t.Reset(leaveTimeout)
+	select {
+	case <-delivered:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
 // finishHandlers waits for the handlers that run or wait, for the grace time; then it ends hard, their
 // context, and gives them a moment to heed it. They get both once.
 func (w *Worker) finishHandlers(hard context.Context, giveUp func()) {
@@ -104,10 +126,14 @@ func (w *Worker) flush(hard context.Context, c *conn) bool {
 	}
 }
 
-// stop ends the pool. Without a connection, handlers get their grace time here.
-func (w *Worker) stop(hard context.Context, giveUp func()) {
+// stop ends the providers and the pool. Without a connection, handlers get their grace time here. delivered
+// is closed when the providers have let all bindings go.
+func (w *Worker) stop(hard context.Context, giveUp func(), delivered <-chan struct{}) {
 	w.leave(nil)
 	w.finishHandlers(hard, giveUp)
+	if !w.finishProviders(hard, giveUp, delivered) {
+		w.log.Error("a trigger provider is still running: it ignores the end of its context")
+	}
 	giveUp()
 	left, stuck := w.pool.close()
 	for _, j := range left {

@@ -240,8 +240,14 @@ func (w *Worker) replay(c *conn, introduction []byte) {
 		}
 		c.append(&f)
 	}
+	for _, k := range w.kinds {
+		c.text(k.frame)
+	}
 	for _, f := range w.order {
 		c.text(f.frame)
+	}
+	for _, h := range w.triggers {
+		c.text(h.frame)
 	}
 	c.append(&wire.Frame{Type: wire.TypeInvokeFunction, FunctionID: []byte(registerName), Action: voidAction,
 		Data: introduction})

@@ -67,6 +67,9 @@ type Options struct {
 	// OnRejected is told of each registration that the engine refused, from the goroutine that reads: it
 	// must return soon.
 	OnRejected func(Rejection)
+	// OnTriggerFailed is told of each trigger and trigger type that was refused, from the goroutine that reads:
+	// it must return soon.
+	OnTriggerFailed func(TriggerFailure)
 }
 
 // Reconnect is the schedule of attempts: First, then each delay Factor times the one before, up to Max,

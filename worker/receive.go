@@ -94,9 +94,11 @@ func (c *conn) message(ctx context.Context, b []byte) error {
 			return fmt.Errorf("worker: the engine refused the session: %w", &Error{Code: e.Code, Message: e.Message})
 		}
 	case wire.TypeTriggerRegistrationResult:
-		if e := wire.ParseError(f.Error); e != nil {
-			w.log.Warn("trigger refused", "id", string(f.ID), "function", string(f.FunctionID), "error", e)
-		}
+		w.triggerFailed(f)
+	case wire.TypeRegisterTrigger:
+		w.deliver(c, f)
+	case wire.TypeUnregisterTrigger:
+		w.bound.unbind(string(f.ID))
 	default:
 		w.count.ignored.Add(1)
 	}
@@ -169,6 +171,7 @@ func (w *Worker) settled(c *conn) {
 		w.ghosts = w.ghosts[n-1:]
 	}
 	w.mu.Unlock()
+	w.bound.release(func(b *bound) bool { return b.stale }) // the engine has named those that are left
 	c.tell()
 }
 

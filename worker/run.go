@@ -41,8 +41,13 @@ func (w *Worker) Run(ctx context.Context) error {
 	if w.opts.Token+w.target.basic != "" && !w.target.secure && !w.target.local && w.opts.Dial == nil {
 		w.log.Warn("the token goes over the network in clear text: use a wss URL", "host", w.target.host)
 	}
+	delivered := make(chan struct{})
+	go func() { // ends in stop
+		defer close(delivered)
+		w.courier(hard)
+	}()
 	err := w.keep(ctx, hard, giveUp)
-	w.stop(hard, giveUp)
+	w.stop(hard, giveUp, delivered)
 	w.shut()
 	w.tell(State{Phase: Closed, Err: err})
 	return err
@@ -188,6 +193,7 @@ func (w *Worker) detach(c *conn) {
 	lost := w.salvage(behind(c.sending, c.sent), c.out)
 	w.count.lost.Add(uint64(lost))
 	c.out, c.sending, w.conn = nil, nil, nil
+	w.bound.age()
 	if w.isReady {
 		w.ready, w.isReady = make(chan struct{}), false
 	}
@@ -251,7 +257,7 @@ func (w *Worker) shut() {
 	w.reg.Lock()
 	w.functions = map[string]*function{}
 	w.reg.Unlock()
-	w.order = nil
+	w.order, w.kinds, w.triggers = nil, nil, nil
 	if !w.isReady {
 		w.isReady = true
 		close(w.ready)

@@ -28,22 +28,26 @@ type Worker struct {
 	calls sync.Pool // of *call
 	jobs  sync.Pool // of *job
 
-	mu      sync.Mutex  // guards all below
-	room    sync.Cond   // on mu: the connection has sent bytes, or is gone
-	blocked int         // results that wait for room
-	started bool        // Run was called
-	leaving atomic.Bool // no call is taken any more
-	closed  bool        // Run has returned: nothing can be sent any more
-	conn    *conn       // nil while there is none
-	state   State
-	ready   chan struct{} // closed when the engine has read the registrations
-	isReady bool
-	table   table
-	queue   queue // calls made while there is no connection
-	sweeper *time.Timer
-	sweepAt int64       // when it runs, on the worker's clock; 0: it stands still
-	ghosts  []greeting  // our connections, the present one last; the others may still be known to the engine
-	order   []*function // in order of registration; gaps are nil
+	mu       sync.Mutex  // guards all below
+	room     sync.Cond   // on mu: the connection has sent bytes, or is gone
+	blocked  int         // results that wait for room
+	started  bool        // Run was called
+	leaving  atomic.Bool // no call is taken any more
+	closed   bool        // Run has returned: nothing can be sent any more
+	conn     *conn       // nil while there is none
+	state    State
+	ready    chan struct{} // closed when the engine has read the registrations
+	isReady  bool
+	table    table
+	queue    queue // calls made while there is no connection
+	sweeper  *time.Timer
+	sweepAt  int64            // when it runs, on the worker's clock; 0: it stands still
+	ghosts   []greeting       // our connections, the present one last; the engine may still know the others
+	order    []*function      // in order of registration; gaps are nil
+	kinds    []*kind          // trigger types that we offer
+	triggers []*TriggerHandle // triggers of ours
+
+	bound ledger // what is bound to our trigger types
 
 	// functions is read under reg alone and changed under mu and reg.
 	reg       sync.RWMutex
@@ -107,6 +111,7 @@ func New(address string, opts Options) (*Worker, error) {
 		ready: make(chan struct{}), functions: map[string]*function{},
 		table: table{limit: opts.MaxCalls}}
 	w.room.L = &w.mu
+	w.bound.all, w.bound.wake = map[string]*bound{}, make(chan struct{}, 1)
 	w.calls.New, w.jobs.New = newCall, newJob
 	w.pool = newPool(opts.Concurrency, opts.Waiting, opts.WaitingBytes, w.serve)
 	w.sweeper = time.AfterFunc(time.Hour, w.sweep)

@@ -5,7 +5,8 @@
 // it may run in a bubble of testing/synctest.
 //
 // All methods may be called by all goroutines at once. It keeps nothing on disk, has no observers,
-// no HTTP functions and no accounts, and of the engine's functions only those that a test gives it with Handle.
+// no HTTP functions and no accounts; of the engine's functions it has engine::channels::create and those that
+// a test gives it with Handle.
 package workertest
 
 import (
@@ -59,6 +60,8 @@ type Engine struct {
 	closed     bool
 	pending    map[uint64]pending
 	pipes      map[string]*pipe
+	kinds      map[key]*link // trigger types
+	bindings   map[string]*binding
 	credential string
 	next       uint64 // invocation ids, worker ids, receipts and channels
 }
@@ -84,7 +87,8 @@ func New(t testing.TB) *Engine {
 func Open() *Engine {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Engine{ctx: ctx, cancel: cancel, functions: map[key]*link{}, builtin: map[string]worker.Handler{},
-		rejected: map[string]bool{}, pending: map[uint64]pending{}, pipes: map[string]*pipe{}}
+		rejected: map[string]bool{}, pending: map[uint64]pending{}, pipes: map[string]*pipe{},
+		kinds: map[key]*link{}, bindings: map[string]*binding{}}
 }
 
 // Close breaks all connections and waits for the engine's goroutines. New registers it with the test.
@@ -179,7 +183,8 @@ func (e *Engine) Handle(name string, h worker.Handler) {
 	e.builtin[name] = h
 }
 
-// Reject makes the engine refuse every registration of a function, as if another worker had it.
+// Reject makes the engine refuse every registration of a function or trigger type, as if another worker had
+// it.
 func (e *Engine) Reject(name string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -42,7 +42,10 @@ func (e *Engine) route(l *link, f *wire.Frame, b []byte) {
 		l.send(&wire.Frame{Type: wire.TypePong})
 	case wire.TypeReattach:
 		e.reattach(f)
-	case wire.TypeRegisterFunction, wire.TypeUnregisterFunction:
+	case wire.TypeTriggerRegistrationResult:
+		e.trigger(l, f, b)
+	case wire.TypeRegisterFunction, wire.TypeUnregisterFunction, wire.TypeRegisterTriggerType,
+		wire.TypeUnregisterTriggerType, wire.TypeRegisterTrigger, wire.TypeUnregisterTrigger:
 		e.mu.Lock()
 		if !l.announced {
 			l.held = append(l.held, slices.Clone(b))
@@ -50,12 +53,16 @@ func (e *Engine) route(l *link, f *wire.Frame, b []byte) {
 			return
 		}
 		e.mu.Unlock()
-		e.registration(l, f)
+		e.registration(l, f, b)
 	}
 }
 
-// registration files or removes a function.
-func (e *Engine) registration(l *link, f *wire.Frame) {
+// registration files or removes a function, a trigger type or a trigger; text is that of f.
+func (e *Engine) registration(l *link, f *wire.Frame, text []byte) {
+	if f.Type != wire.TypeRegisterFunction && f.Type != wire.TypeUnregisterFunction {
+		e.trigger(l, f, text)
+		return
+	}
 	e.mu.Lock()
 	k := key{l.namespace, string(f.ID)}
 	owner := e.functions[k]
@@ -107,7 +114,7 @@ func (e *Engine) announce(l *link, f *wire.Frame) {
 	var h wire.Frame
 	for _, b := range held {
 		if h.Scan(b) == nil {
-			e.registration(l, &h)
+			e.registration(l, &h, b)
 		}
 	}
 }
@@ -261,6 +268,7 @@ func (e *Engine) teardown(l *link) {
 		}
 	}
 	e.mu.Unlock()
+	e.leave(l)
 	for _, p := range failed {
 		e.answer(p.caller, p.id, p.function, nil, &wire.Error{Code: wire.CodeInvocationStopped,
 			Message: "the worker " + strings.TrimSpace(l.name) + " that hosts " + p.function + " has gone"})
