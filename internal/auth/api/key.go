@@ -42,16 +42,15 @@ type newKeyOutput struct {
 
 // keys adds the keys.
 func (s *server) keys(h huma.API) {
-	add(h, operation("list-keys", http.MethodGet, "/api/keys", "All keys, without their secrets", 200),
+	add(s, h, operation("list-keys", http.MethodGet, "/api/keys",
+		"All keys, without their secrets", 200, read),
 		func(ctx context.Context, _ *nothing) (*keysOutput, error) {
-			if err := needs(ctx, "read"); err != nil {
-				return nil, err
-			}
 			out := new(keysOutput)
 			out.Body.Keys = s.auth.Keys()
 			return out, nil
 		})
-	add(h, operation("create-key", http.MethodPost, "/api/keys", "Make a key; its text is shown once", 201),
+	add(s, h, operation("create-key", http.MethodPost, "/api/keys",
+		"Make a key; its text is shown once", 201, manage),
 		func(ctx context.Context, in *newKeyInput) (*newKeyOutput, error) {
 			b := &in.Body
 			n := auth.NewKey{Name: b.Name, Kind: b.Kind, Scopes: b.Scopes}
@@ -71,11 +70,9 @@ func (s *server) keys(h huma.API) {
 			out.Body.Key, out.Body.Secret = k, secret
 			return out, nil
 		})
-	add(h, operation("get-key", http.MethodGet, "/api/keys/{id}", "One key, by id, prefix or name", 200),
+	add(s, h, operation("get-key", http.MethodGet, "/api/keys/{id}",
+		"One key, by id, prefix or name", 200, read),
 		func(ctx context.Context, in *idInput) (*keyOutput, error) {
-			if err := needs(ctx, "read"); err != nil {
-				return nil, err
-			}
 			k, err := s.auth.Key(in.ID)
 			if err != nil {
 				return nil, err
@@ -84,7 +81,8 @@ func (s *server) keys(h huma.API) {
 			out.Body.Key = k
 			return out, nil
 		})
-	add(h, operation("revoke-key", http.MethodDelete, "/api/keys/{id}", "Revoke a key for good, and end its connections", 204),
+	add(s, h, operation("revoke-key", http.MethodDelete, "/api/keys/{id}",
+		"Revoke a key for good, and end its connections", 204, manage),
 		func(ctx context.Context, in *idInput) (*nothing, error) {
 			return nil, s.auth.RevokeKey(ctx, by(ctx), in.ID)
 		})

@@ -8,7 +8,6 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/plinth-run/plinth/internal/auth"
-	"github.com/plinth-run/plinth/internal/fault"
 )
 
 type setupOutput struct {
@@ -57,19 +56,17 @@ type bootstrapOutput struct {
 
 // setup adds what makes the first account.
 func (s *server) setup(h huma.API) {
-	add(h, operation("get-setup", http.MethodGet, "/api/setup", "Whether there is an account", 200),
+	add(s, h, operation("get-setup", http.MethodGet, "/api/setup",
+		"Whether there is an account", 200, nobody),
 		func(context.Context, *nothing) (*setupOutput, error) {
 			out := new(setupOutput)
 			out.Body.Claimed = s.auth.Claimed()
 			return out, nil
 		})
-	add(h, operation("claim", http.MethodPost, "/api/setup/claim", "Make the first account", 201),
+	add(s, h, operation("claim", http.MethodPost, "/api/setup/claim",
+		"Make the first account", 201, nobody),
 		func(ctx context.Context, in *claimInput) (*userOutput, error) {
-			r, _ := ctx.Value(requestKey{}).(*seen)
-			if r == nil {
-				r = new(seen)
-			}
-			u, err := s.auth.Claim(ctx, r.credential, in.Body.Token,
+			u, err := s.auth.Claim(ctx, requestOf(ctx).credential, in.Body.Token,
 				auth.NewUser{Name: in.Body.Name, Email: in.Body.Email, Password: in.Body.Password})
 			if err != nil {
 				return nil, err
@@ -78,11 +75,9 @@ func (s *server) setup(h huma.API) {
 			out.Body.User = u
 			return out, nil
 		})
-	add(h, operation("create-claim-token", http.MethodPost, "/api/setup/claim-token", "Make a new claim token", 200),
+	add(s, h, operation("create-claim-token", http.MethodPost, "/api/setup/claim-token",
+		"Make a new claim token", 200, local),
 		func(ctx context.Context, _ *nothing) (*tokenOutput, error) {
-			if err := local(ctx); err != nil {
-				return nil, err
-			}
 			token, err := s.auth.NewClaim(ctx)
 			if err != nil {
 				return nil, err
@@ -94,11 +89,9 @@ func (s *server) setup(h huma.API) {
 			}
 			return out, nil
 		})
-	add(h, operation("bootstrap", http.MethodPost, "/api/setup/bootstrap", "Make the first account if there is none", 200),
+	add(s, h, operation("bootstrap", http.MethodPost, "/api/setup/bootstrap",
+		"Make the first account if there is none", 200, local),
 		func(ctx context.Context, in *bootstrapInput) (*bootstrapOutput, error) {
-			if err := local(ctx); err != nil {
-				return nil, err
-			}
 			u, created, err := s.auth.Bootstrap(ctx, auth.NewUser{Name: in.Body.Name, Email: in.Body.Email,
 				Password: in.Body.Password, Hash: in.Body.Hash})
 			if err != nil {
@@ -111,14 +104,6 @@ func (s *server) setup(h huma.API) {
 			}
 			return out, nil
 		})
-}
-
-// local lets nobody but the owner of the data folder through.
-func local(ctx context.Context) error {
-	if by(ctx).Kind == auth.KindLocal {
-		return nil
-	}
-	return fault.New(fault.Denied, "FORBIDDEN", "this needs the local token, from the data folder of this Plinth")
 }
 
 type loginInput struct {
@@ -156,6 +141,8 @@ type nameInput struct {
 	Name string `path:"name" maxLength:"64"`
 }
 
+func (n *nameInput) user() string { return n.Name }
+
 type sessionsOutput struct {
 	Body struct {
 		Sessions []auth.SessionView `json:"sessions"`
@@ -166,17 +153,19 @@ type idInput struct {
 	ID string `path:"id" maxLength:"64"`
 }
 
-func (s *server) cookie(value string, expires time.Time) http.Cookie {
-	return http.Cookie{Name: Cookie, Value: value, Path: "/", Expires: expires, HttpOnly: true, Secure: s.o.Secure,
-		SameSite: http.SameSiteStrictMode}
+func (s *server) cookie(ctx context.Context, value string, expires time.Time) http.Cookie {
+	r := requestOf(ctx)
+	return http.Cookie{Name: Cookie, Value: value, Path: "/", Expires: expires, HttpOnly: true,
+		Secure: s.o.Secure || r.secure, SameSite: http.SameSiteStrictMode}
 }
 
 // sessions adds login, logout and what belongs to them.
 func (s *server) sessions(h huma.API) {
-	add(h, operation("login", http.MethodPost, "/api/login", "Begin a session", 200),
+	add(s, h, operation("login", http.MethodPost, "/api/login",
+		"Begin a session", 200, nobody),
 		func(ctx context.Context, in *loginInput) (*loginOutput, error) {
 			token, n, err := s.auth.Login(ctx, auth.Login{Name: in.Body.Name, Password: in.Body.Password,
-				Code: in.Body.Code, Remote: remote(ctx)})
+				Code: in.Body.Code, Remote: requestOf(ctx).credential.Remote})
 			if err != nil {
 				return nil, err
 			}
@@ -184,31 +173,29 @@ func (s *server) sessions(h huma.API) {
 			if err != nil {
 				return nil, err
 			}
-			out := &loginOutput{SetCookie: s.cookie(token, n.Expires)}
+			out := &loginOutput{SetCookie: s.cookie(ctx, token, n.Expires)}
 			out.Body.Token, out.Body.Session, out.Body.User = token, n, u
 			return out, nil
 		})
-	add(h, operation("logout", http.MethodPost, "/api/logout", "End the session", 204),
+	add(s, h, operation("logout", http.MethodPost, "/api/logout",
+		"End the session", 204, known),
 		func(ctx context.Context, _ *nothing) (*logoutOutput, error) {
-			if r, _ := ctx.Value(requestKey{}).(*seen); r != nil {
-				if err := s.auth.Logout(ctx, r.credential.Token); err != nil {
-					return nil, err
-				}
+			if err := s.auth.Logout(ctx, requestOf(ctx).credential.Token); err != nil {
+				return nil, err
 			}
-			return &logoutOutput{s.cookie("", time.Unix(1, 0))}, nil
+			return &logoutOutput{s.cookie(ctx, "", time.Unix(1, 0))}, nil
 		})
-	add(h, operation("get-me", http.MethodGet, "/api/me", "Who I am, and what I may do", 200),
+	add(s, h, operation("get-me", http.MethodGet, "/api/me",
+		"Who I am, and what I may do", 200, known),
 		func(ctx context.Context, _ *nothing) (*meOutput, error) {
 			p, out := by(ctx), new(meOutput)
 			out.Body.Kind, out.Body.ID, out.Body.Name, out.Body.Role = p.Kind, p.ID, p.Name, p.Role
 			out.Body.Scopes = p.Scopes
 			return out, nil
 		})
-	add(h, operation("list-sessions", http.MethodGet, "/api/users/{name}/sessions", "The sessions of a user", 200),
+	add(s, h, operation("list-sessions", http.MethodGet, "/api/users/{name}/sessions",
+		"The sessions of a user", 200, look),
 		func(ctx context.Context, in *nameInput) (*sessionsOutput, error) {
-			if err := self(ctx, in.Name); err != nil {
-				return nil, err
-			}
 			u, err := s.auth.User(in.Name)
 			if err != nil {
 				return nil, err
@@ -217,7 +204,8 @@ func (s *server) sessions(h huma.API) {
 			out.Body.Sessions = s.auth.Sessions(u.Name)
 			return out, nil
 		})
-	add(h, operation("end-session", http.MethodDelete, "/api/sessions/{id}", "End a session", 204),
+	add(s, h, operation("end-session", http.MethodDelete, "/api/sessions/{id}",
+		"End a session", 204, known),
 		func(ctx context.Context, in *idInput) (*nothing, error) {
 			return nil, s.auth.EndSession(ctx, by(ctx), in.ID)
 		})

@@ -42,6 +42,8 @@ type passwordInput struct {
 	}
 }
 
+func (p *passwordInput) user() string { return p.Name }
+
 type totpOutput struct {
 	Body struct {
 		Secret string `json:"secret"`
@@ -55,6 +57,8 @@ type codeInput struct {
 		Code string `json:"code" maxLength:"64"`
 	}
 }
+
+func (c *codeInput) user() string { return c.Name }
 
 type recoveryOutput struct {
 	Body struct {
@@ -74,42 +78,43 @@ func oneUser(u auth.User, err error) (*userOutput, error) {
 
 // users adds the accounts.
 func (s *server) users(h huma.API) {
-	add(h, operation("list-users", http.MethodGet, "/api/users", "All accounts", 200),
+	add(s, h, operation("list-users", http.MethodGet, "/api/users",
+		"All accounts", 200, read),
 		func(ctx context.Context, _ *nothing) (*usersOutput, error) {
-			if err := needs(ctx, "read"); err != nil {
-				return nil, err
-			}
 			out := new(usersOutput)
 			out.Body.Users = s.auth.Users()
 			return out, nil
 		})
-	add(h, operation("create-user", http.MethodPost, "/api/users", "Make an account", 201),
+	add(s, h, operation("create-user", http.MethodPost, "/api/users",
+		"Make an account", 201, manage),
 		func(ctx context.Context, in *newUserInput) (*userOutput, error) {
 			b := &in.Body
 			return oneUser(s.auth.CreateUser(ctx, by(ctx), auth.NewUser{Name: b.Name, Email: b.Email, Role: b.Role,
 				Password: b.Password, Hash: b.Hash}))
 		})
-	add(h, operation("get-user", http.MethodGet, "/api/users/{name}", "One account", 200),
+	add(s, h, operation("get-user", http.MethodGet, "/api/users/{name}",
+		"One account", 200, look),
 		func(ctx context.Context, in *nameInput) (*userOutput, error) {
-			if err := self(ctx, in.Name); err != nil {
-				return nil, err
-			}
 			return oneUser(s.auth.User(in.Name))
 		})
-	add(h, operation("change-user", http.MethodPatch, "/api/users/{name}", "Change an account", 200),
+	add(s, h, operation("change-user", http.MethodPatch, "/api/users/{name}",
+		"Change an account", 200, manage),
 		func(ctx context.Context, in *changeInput) (*userOutput, error) {
 			return oneUser(s.auth.ChangeUser(ctx, by(ctx), in.Name, auth.UserChange{Email: in.Body.Email,
 				Role: in.Body.Role, Disabled: in.Body.Disabled}))
 		})
-	add(h, operation("delete-user", http.MethodDelete, "/api/users/{name}", "Remove an account, its sessions and keys", 204),
+	add(s, h, operation("delete-user", http.MethodDelete, "/api/users/{name}",
+		"Remove an account, its sessions and keys", 204, manage),
 		func(ctx context.Context, in *nameInput) (*nothing, error) {
 			return nil, s.auth.DeleteUser(ctx, by(ctx), in.Name)
 		})
-	add(h, operation("set-password", http.MethodPut, "/api/users/{name}/password", "Set a password, and end the sessions", 204),
+	add(s, h, operation("set-password", http.MethodPut, "/api/users/{name}/password",
+		"Set a password, and end the sessions", 204, mine),
 		func(ctx context.Context, in *passwordInput) (*nothing, error) {
 			return nil, s.auth.SetPassword(ctx, by(ctx), in.Name, in.Body.Old, in.Body.Password)
 		})
-	add(h, operation("start-totp", http.MethodPost, "/api/users/{name}/totp", "Begin the set-up of one-time codes", 200),
+	add(s, h, operation("start-totp", http.MethodPost, "/api/users/{name}/totp",
+		"Begin the set-up of one-time codes", 200, mine),
 		func(ctx context.Context, in *nameInput) (*totpOutput, error) {
 			secret, uri, err := s.auth.StartTOTP(ctx, by(ctx), in.Name)
 			if err != nil {
@@ -119,7 +124,8 @@ func (s *server) users(h huma.API) {
 			out.Body.Secret, out.Body.URI = secret, uri
 			return out, nil
 		})
-	add(h, operation("confirm-totp", http.MethodPost, "/api/users/{name}/totp/confirm", "Turn one-time codes on", 200),
+	add(s, h, operation("confirm-totp", http.MethodPost, "/api/users/{name}/totp/confirm",
+		"Turn one-time codes on", 200, mine),
 		func(ctx context.Context, in *codeInput) (*recoveryOutput, error) {
 			codes, err := s.auth.ConfirmTOTP(ctx, by(ctx), in.Name, in.Body.Code)
 			if err != nil {
@@ -129,7 +135,8 @@ func (s *server) users(h huma.API) {
 			out.Body.Codes = codes
 			return out, nil
 		})
-	add(h, operation("remove-totp", http.MethodDelete, "/api/users/{name}/totp", "Turn one-time codes off", 204),
+	add(s, h, operation("remove-totp", http.MethodDelete, "/api/users/{name}/totp",
+		"Turn one-time codes off", 204, mine),
 		func(ctx context.Context, in *nameInput) (*nothing, error) {
 			return nil, s.auth.RemoveTOTP(ctx, by(ctx), in.Name)
 		})
