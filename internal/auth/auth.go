@@ -99,6 +99,10 @@ func Open(ctx context.Context, dir *store.Dir, o Options) (*Auth, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("auth: open the audit trail: %w", err), a.disk.Close())
 	}
+	// The folder of a new trail must outlast a loss of power like what is in it.
+	if err := o.FS.SyncDir(dir.Path()); err != nil {
+		return nil, errors.Join(fmt.Errorf("auth: open the audit trail: %w", err), a.Close())
+	}
 	a.index = a.state.index
 	a.claimed.Store(len(a.state.Users) > 0)
 	if err := a.newLocalToken(); err != nil {

@@ -142,7 +142,7 @@ func (a *Auth) flush(ctx context.Context) {
 	var used []record
 	a.mu.RLock()
 	for _, k := range a.state.Keys {
-		if at := k.used.Load(); at > k.LastUsed.Unix() {
+		if at := k.used.Load(); at != 0 && at > k.LastUsed.Unix() {
 			used = append(used, record{Used: &use{Key: k.ID, At: time.Unix(at, 0).UTC()}})
 		}
 	}

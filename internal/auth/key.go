@@ -88,7 +88,7 @@ func (k *Key) revoked() *Key {
 func (k *Key) view(now time.Time) KeyView {
 	v := KeyView{ID: k.ID, Name: k.Name, Kind: k.Kind, Prefix: k.Prefix, Owner: k.Owner, Scopes: k.Scopes,
 		Created: k.Created, Expires: k.Expires, LastUsed: k.LastUsed, Status: "active"}
-	if at := k.used.Load(); at > k.LastUsed.Unix() {
+	if at := k.used.Load(); at != 0 && at > k.LastUsed.Unix() {
 		v.LastUsed = time.Unix(at, 0).UTC()
 	}
 	v.LastUsed = v.LastUsed.Truncate(time.Minute)
