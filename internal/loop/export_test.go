@@ -30,3 +30,9 @@ func (c *Conn) Holds() bool {
 	defer c.mu.Unlock()
 	return c.out != nil || c.pend != nil || c.kept != nil || c.quota != 0
 }
+
+// Secure reports whether g does TLS.
+func (g *Group) Secure() bool { return g.cfg.TLS != nil }
+
+// MaxShaking is how many TLS handshakes there can be at a time.
+const MaxShaking = maxShaking

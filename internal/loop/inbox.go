@@ -33,7 +33,7 @@ type Loop struct {
 
 type counts struct {
 	accepted, closed, refused, panics, queueFull, wakeups, batches atomic.Uint64
-	reads, writes, bytesIn, bytesOut                               atomic.Uint64
+	reads, writes, bytesIn, bytesOut, handshakes                   atomic.Uint64
 }
 
 func newLoop(g *Group, index int) *Loop {

@@ -63,6 +63,32 @@ func (l *Loop) adopt(c *Conn) {
 			c.Close(err)
 		}
 	}
+	if c.stream != nil && c.stream.tls != nil && c.state.Load()&closing == 0 {
+		l.shake(c)
+		return
+	}
+	if l.admit(c) && c.stream != nil {
+		l.group.tasks.Go(c.stream.read)
+	}
+}
+
+// shake starts the TLS handshake of a new connection.
+func (l *Loop) shake(c *Conn) {
+	if c.handler != nil {
+		l.count.accepted.Add(1)
+	}
+	if l.group.shaking.Add(1) > maxShaking {
+		l.group.shaking.Add(-1)
+		l.count.refused.Add(1)
+		c.Close(errShaking)
+		return
+	}
+	l.group.tasks.Go(c.stream.secure)
+}
+
+// admit asks for the handler of a connection, unless it was attached with one. It reports whether there is
+// one.
+func (l *Loop) admit(c *Conn) bool {
 	if accept := c.accepted; accept != nil {
 		c.accepted = nil
 		if c.state.Load()&closing == 0 {
@@ -72,12 +98,10 @@ func (l *Loop) adopt(c *Conn) {
 	if c.handler == nil {
 		l.count.refused.Add(1)
 		c.Close(nil)
-		return
+		return false
 	}
 	l.count.accepted.Add(1)
-	if c.stream != nil {
-		l.group.tasks.Go(c.stream.read)
-	}
+	return true
 }
 
 // finish goes on with the end of a connection for which Finish was called.

@@ -30,7 +30,7 @@ func frames(b []byte, size int, f func(b []byte) (more bool)) int {
 }
 
 func TestUnusedBytesComeAgainInFrontOfTheNext(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		cfg.ReadBytes = 1000 // so that frames are cut often
 		g := loop.New(cfg)
 		var next uint32
@@ -57,7 +57,7 @@ func TestUnusedBytesComeAgainInFrontOfTheNext(t *testing.T) {
 }
 
 func TestPausedConnectionKeepsItsBytesAndItsOrder(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		const count = 2000
 		g := loop.New(cfg)
 		resume := make(chan *loop.Conn, count)
@@ -151,7 +151,7 @@ type zeros struct{}
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 
 func TestHandlerThatKeepsTooMuchIsCutOff(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		closed := make(chan error, 2)
 		g := loop.New(cfg)
 		addr := serve(t, g, always(&hooks{
@@ -175,7 +175,7 @@ func TestHandlerThatKeepsTooMuchIsCutOff(t *testing.T) {
 }
 
 func TestCloseTellsItsReasonOnce(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		first := errors.New("first")
 		closed := make(chan error, 10)
 		g := loop.New(cfg)
@@ -205,7 +205,7 @@ func TestCloseTellsItsReasonOnce(t *testing.T) {
 }
 
 func TestCloseWhileOthersWrite(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		cfg.Loops = 3
 		g := loop.New(cfg)
 		closed := make(chan struct{}, 1)
@@ -305,7 +305,7 @@ func TestBytesNeverReachTheNextOwnerOfADescriptor(t *testing.T) {
 }
 
 func TestFinishSendsAllThatWasQueued(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		const size = 3 << 20
 		closed := make(chan error, 1)
 		g := loop.New(cfg)
@@ -336,7 +336,7 @@ func TestFinishSendsAllThatWasQueued(t *testing.T) {
 }
 
 func TestFinishSurvivesAPeerThatKeepsSending(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		closed := make(chan error, 1)
 		g := loop.New(cfg)
 		addr := serve(t, g, always(&hooks{
@@ -364,7 +364,7 @@ func TestFinishSurvivesAPeerThatKeepsSending(t *testing.T) {
 }
 
 func TestFinishDoesNotWaitForEver(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		closed := make(chan error, 1)
 		g := loop.New(cfg)
 		g.SetSpans(50*time.Millisecond, 20*time.Millisecond)
@@ -423,7 +423,7 @@ func TestResetIsAnErrorAndPausingDoesNotHideIt(t *testing.T) {
 }
 
 func TestLastWordsBeforeABrokenWriteAreHeard(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		for range 20 {
 			heard := make(chan string, 1)
 			closed := make(chan error, 1)
@@ -520,7 +520,7 @@ func TestRunClosesEveryConnectionOnceAndLeavesNothing(t *testing.T) {
 }
 
 func TestRunSurvivesOddLives(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
 		fds := descriptors(t)
@@ -557,7 +557,7 @@ func TestRunSurvivesOddLives(t *testing.T) {
 }
 
 func TestConnectionsOfAnEndedGroupAreInert(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		closed := make(chan error, 1)
 		g := loop.New(cfg)
 		conns := make(chan *loop.Conn, 1)

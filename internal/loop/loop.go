@@ -13,8 +13,11 @@
 // Listen, Post, Every, After, Stats and every method of Conn but Handler callbacks may be called from any
 // goroutine. Loop.Now and End with a loop belong to code that runs on that loop.
 //
-// It does not: know any protocol, do TLS, dial, or limit the number of connections. A callback must not
-// block: it would stop every connection of its loop.
+// With Config.TLS a portable group encrypts: accept is called once the handshake is done, and a peer that
+// cannot finish one within ten seconds is counted and never heard of.
+//
+// It does not: know any protocol besides, dial, or limit the number of connections, but for those in a TLS
+// handshake. A callback must not block: it would stop every connection of its loop.
 //
 // On Linux a loop is an epoll instance and connections are bare descriptors
 // (docs/decisions/0002-event-loop.md). Elsewhere, and with Config.Portable, each connection has a
@@ -23,6 +26,7 @@ package loop
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -68,13 +72,14 @@ type spans struct {
 	finish time.Duration // from Finish to Closed at most
 	linger time.Duration // from the last byte sent to Closed at most
 	last   time.Duration // the last write of a portable connection at most
+	shake  time.Duration // a TLS handshake at most
 	rest   time.Duration // between attempts to accept when there is no descriptor
 }
 
 func usual() spans {
 	return spans{
 		finish: 5 * time.Second, linger: time.Second,
-		last: 100 * time.Millisecond, rest: 100 * time.Millisecond,
+		last: 100 * time.Millisecond, rest: 100 * time.Millisecond, shake: 10 * time.Second,
 	}
 }
 
@@ -84,16 +89,19 @@ type Config struct {
 	Portable   bool             // goroutines over net.Conn also where there is epoll
 	ReadBytes  int              // most bytes of one read; 0: 64 KiB
 	WriteQueue int              // bytes a connection may queue; 0: 8 MiB
+	TLS        *tls.Config      // nil: plain; only portable groups do TLS, others refuse to listen
 	Log        *slog.Logger     // nil: silent
 	Now        func() int64     // ns since the Unix epoch, never backwards; nil: the system's clock
 	Take       func(int64) bool // asks for memory for write queues, in bytes; nil: granted; must not block
 	Give       func(int64)      // gives n bytes back
 }
 
-// Stats are counts since the group was made, but for Open, which is the number of connections now.
+// Stats are counts since the group was made, but for Open, which is the number of connections now. Refused
+// were turned away by accept, or came while there were as many TLS handshakes as can be at a time;
+// Handshakes are those that failed. BytesIn and BytesOut are as handlers see them, without what TLS adds.
 type Stats struct {
 	Accepted, Closed, Open, Refused, Panics, QueueFull, Wakeups, Batches uint64
-	Reads, Writes, BytesIn, BytesOut                                     uint64
+	Reads, Writes, BytesIn, BytesOut, Handshakes                         uint64
 }
 
 // Group is a set of loops that share listeners, settings and buffers.
@@ -105,6 +113,8 @@ type Group struct {
 	ids   atomic.Uint64
 	live  atomic.Int64   // connections not gone, plus one while listeners may accept
 	tasks sync.WaitGroup // goroutines of portable connections and listeners
+
+	shaking atomic.Int64 // TLS handshakes that are under way
 
 	mu        sync.Mutex
 	listeners []*listener // not yet taken over by loop 0
@@ -154,6 +164,9 @@ func (g *Group) Loops() []*Loop { return g.loops }
 func (g *Group) Listen(ctx context.Context, network, address string, accept func(*Conn) Handler) (
 	net.Addr, error,
 ) {
+	if err := g.checkTLS(); err != nil {
+		return nil, err
+	}
 	var lc net.ListenConfig
 	nl, err := lc.Listen(ctx, network, address)
 	if err != nil {
@@ -282,6 +295,7 @@ func (g *Group) Stats() Stats {
 		s.Writes += n.writes.Load()
 		s.BytesIn += n.bytesIn.Load()
 		s.BytesOut += n.bytesOut.Load()
+		s.Handshakes += n.handshakes.Load()
 	}
 	if s.Accepted > s.Closed {
 		s.Open = s.Accepted - s.Closed

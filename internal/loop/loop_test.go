@@ -87,6 +87,9 @@ func listen(t testing.TB, g *loop.Group, accept func(*loop.Conn) loop.Handler) s
 	if err != nil {
 		t.Fatal(err)
 	}
+	if g.Secure() {
+		return relay(t, addr.String())
+	}
 	return addr.String()
 }
 
@@ -142,7 +145,7 @@ func until(ok func() bool) {
 }
 
 func TestEchoComesBackAndTheEndIsTold(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		closed := make(chan error, 1)
 		g := loop.New(cfg)
 		h := &hooks{data: echo, closed: func(_ *loop.Conn, err error) { closed <- err }}
@@ -222,7 +225,7 @@ func TestConnectionsAreDealtToAllLoops(t *testing.T) {
 }
 
 func TestRefusedConnectionIsClosedWithoutClosed(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		g := loop.New(cfg)
 		nc := dial(t, serve(t, g, func(*loop.Conn) loop.Handler { return nil }))
 		if n, err := nc.Read(make([]byte, 1)); n != 0 || err == nil {
@@ -235,7 +238,7 @@ func TestRefusedConnectionIsClosedWithoutClosed(t *testing.T) {
 }
 
 func TestPeerThatEndsItsSideGetsItsAnswerFirst(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		closed := make(chan error, 1)
 		g := loop.New(cfg)
 		addr := serve(t, g, always(&hooks{data: echo, closed: func(_ *loop.Conn, err error) { closed <- err }}))
@@ -278,7 +281,7 @@ func TestUnixSocketIsServedAndRemoved(t *testing.T) {
 }
 
 func TestListenFailsWhereTheAddressIsTaken(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		g := loop.New(cfg)
 		addr := serve(t, g, always(&hooks{}))
 		if _, err := g.Listen(t.Context(), "tcp", addr, always(&hooks{})); err == nil {
@@ -288,7 +291,7 @@ func TestListenFailsWhereTheAddressIsTaken(t *testing.T) {
 }
 
 func TestListenWhileRunning(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		g := loop.New(cfg)
 		run(t, g)
 		for range 3 {
@@ -300,7 +303,7 @@ func TestListenWhileRunning(t *testing.T) {
 }
 
 func TestPostedFunctionsRunInOrderOnTheLoop(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		g := loop.New(cfg)
 		l := g.Loops()[1]
 		var got []int
@@ -322,7 +325,7 @@ func TestPostedFunctionsRunInOrderOnTheLoop(t *testing.T) {
 }
 
 func TestNowStandsStillWithinABatch(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		var clock atomic.Int64
 		cfg.Now = func() int64 { return clock.Add(1) }
 		g := loop.New(cfg)
@@ -343,7 +346,7 @@ func TestNowStandsStillWithinABatch(t *testing.T) {
 }
 
 func TestEveryAndAfterKeepTime(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		g := loop.New(cfg)
 		l := g.Loops()[1]
 		start := time.Now()
@@ -371,7 +374,7 @@ func TestEveryAndAfterKeepTime(t *testing.T) {
 }
 
 func TestTimersRunWhileTrafficNeverStops(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		cfg.Loops = 1
 		g := loop.New(cfg)
 		nc := dial(t, serve(t, g, always(&hooks{data: echo})))
@@ -394,7 +397,7 @@ func TestTimersRunWhileTrafficNeverStops(t *testing.T) {
 }
 
 func TestPanicsCloseTheirConnectionAndNothingElse(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		cfg.Loops, cfg.WriteQueue = 1, 2
 		errs := make(chan error, 3)
 		turn := 0
@@ -469,7 +472,7 @@ func TestManyFramesOfABatchLeaveInOneWrite(t *testing.T) {
 }
 
 func TestWakeUpsOfABusyLoopAreCoalesced(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		cfg.Loops = 1
 		conns := make(chan *loop.Conn, 1)
 		g := loop.New(cfg)

@@ -1,11 +1,13 @@
 package loop
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,14 +17,20 @@ const firstRead = 4 << 10 // bytes of a stream's read buffer at first
 // there is something to write. Callbacks run under the loop's batch lock.
 type stream struct {
 	c      *Conn
-	net    net.Conn
+	net    net.Conn      // what is read and written
+	raw    net.Conn      // the socket: net itself, or what is below TLS
+	tls    *tls.Conn     // net, where the group does TLS; else nil
 	bell   chan struct{} // Resume and the end wake the reader
 	closed bool          // under c.mu, like final
 	final  bool          // a last write is allowed although c is closing
+	hushed bool          // the peer is told that nothing more comes
+
+	state atomic.Pointer[tls.ConnectionState] // once the handshake is done
 }
 
 // Attach gives the group a connection that was made elsewhere. It works on portable groups only. The
-// group owns nc from then on, also when it returns an error.
+// group owns nc from then on, also when it returns an error. With Config.TLS nc gets a handshake first; if
+// that fails, h is told by Closed.
 func (g *Group) Attach(nc net.Conn, h Handler) (*Conn, error) {
 	if !g.cfg.Portable || h == nil {
 		return nil, errors.Join(errors.New("loop: attach: not a portable group, or no handler"), nc.Close())
@@ -32,15 +40,19 @@ func (g *Group) Attach(nc net.Conn, h Handler) (*Conn, error) {
 	if g.ended {
 		return nil, errors.Join(ErrShutdown, nc.Close())
 	}
-	c := newStream(nc)
+	c := g.newStream(nc)
 	c.handler = h
 	g.deal(c)
 	return c, nil
 }
 
-func newStream(nc net.Conn) *Conn {
+func (g *Group) newStream(nc net.Conn) *Conn {
 	c := &Conn{fd: -1}
-	c.stream = &stream{c: c, net: nc, bell: make(chan struct{}, 1)}
+	c.stream = &stream{c: c, net: nc, raw: nc, bell: make(chan struct{}, 1)}
+	if g.cfg.TLS != nil {
+		c.stream.tls = tls.Server(nc, g.cfg.TLS)
+		c.stream.net = c.stream.tls
+	}
 	if a, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
 		ap := a.AddrPort()
 		c.remote = netip.AddrPortFrom(ap.Addr().Unmap().WithZone(""), ap.Port())
@@ -67,7 +79,7 @@ func (ln *listener) serve() {
 			continue
 		}
 		ln.tired = false
-		c := newStream(nc)
+		c := g.newStream(nc)
 		c.accepted = ln.accept
 		g.mu.Lock()
 		if g.ended {
@@ -255,13 +267,22 @@ func (s *stream) part() bool {
 func (s *stream) close() {
 	if !s.closed {
 		s.closed = true
-		s.net.Close()
+		if s.polite() {
+			s.c.loop.group.tasks.Go(s.goodbye)
+		} else {
+			s.raw.Close()
+		}
 		s.wake()
 	}
 }
 
 // halve ends the sending side where the net.Conn can do so.
 func (s *stream) halve() bool {
+	if s.tls != nil {
+		s.hushed = true
+		s.c.loop.group.tasks.Go(s.hush)
+		return true
+	}
 	half, ok := s.net.(interface{ CloseWrite() error })
 	return ok && half.CloseWrite() == nil
 }

@@ -67,7 +67,7 @@ func one(t testing.TB, g *loop.Group, h loop.Handler) (*net.TCPConn, *loop.Conn)
 }
 
 func TestFramesOfManyWritersStayWholeAndInOrder(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		const writers, frames = 6, 400
 		cfg.Loops, cfg.WriteQueue = 3, 64<<10
 		var mu sync.Mutex
@@ -135,7 +135,7 @@ func TestFramesOfManyWritersStayWholeAndInOrder(t *testing.T) {
 }
 
 func TestFullQueueRefusesAFrameAndKeepsTheOthers(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		cfg.WriteQueue = 100 << 10
 		drained := make(chan struct{}, 10)
 		g := loop.New(cfg)
@@ -175,7 +175,7 @@ func TestFullQueueRefusesAFrameAndKeepsTheOthers(t *testing.T) {
 }
 
 func TestOneMessageOverTheBoundPasses(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		cfg.WriteQueue = 64 << 10
 		g := loop.New(cfg)
 		nc, c := one(t, g, &hooks{})
@@ -202,7 +202,7 @@ func TestOneMessageOverTheBoundPasses(t *testing.T) {
 }
 
 func TestAnAbandonedFrameLeavesNothing(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		g := loop.New(cfg)
 		nc, c := one(t, g, &hooks{})
 		if err := c.End(nil, c.Begin()); err != nil || c.Holds() {
@@ -235,7 +235,7 @@ func (p *purse) take(n int64) bool {
 func (p *purse) give(n int64) { p.left.Add(n) }
 
 func TestWriteQueuesAreTakenFromTheBudgetAndGivenBack(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		const all = 300 << 10
 		p := &purse{}
 		p.left.Store(all)
@@ -271,7 +271,7 @@ func TestWriteQueuesAreTakenFromTheBudgetAndGivenBack(t *testing.T) {
 }
 
 func TestASlowReaderNeverBlocksTheOthers(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		cfg.Loops = 1
 		g := loop.New(cfg)
 		conns := make(chan *loop.Conn, 2)
@@ -298,7 +298,7 @@ func TestASlowReaderNeverBlocksTheOthers(t *testing.T) {
 }
 
 func TestAFloodingPeerLeavesTheOthersTheirTurn(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		cfg.Loops = 1
 		g := loop.New(cfg)
 		addr := serve(t, g, func(*loop.Conn) loop.Handler {
@@ -336,7 +336,7 @@ func TestAFloodingPeerLeavesTheOthersTheirTurn(t *testing.T) {
 }
 
 func TestTrafficCrossesLoopsInOrder(t *testing.T) {
-	both(t, func(t *testing.T, cfg loop.Config) {
+	all(t, func(t *testing.T, cfg loop.Config) {
 		const pairs, frames = 8, 300
 		cfg.Loops = 4
 		var mu sync.Mutex
