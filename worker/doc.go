@@ -6,7 +6,11 @@
 // calls are bounded, and what is refused or dropped is counted in [Stats].
 //
 // A Worker may be used by all goroutines at once, before, during and after [Worker.Run]. Run owns all
-// goroutines of the worker: without it calls wait and nothing is served.
+// goroutines of the worker, but for those of channel writers, which end with their streams: without it calls
+// wait and nothing is served.
+//
+// Beside calls there are channels, for streams of any size, and triggers, for being called when something
+// happens. The end of a channel has a connection of its own.
 //
 // It does not send a call again that may have run: such a call ends with [ErrOutcomeUnknown]. It does
 // not dispatch calls of its own functions locally, keeps no spans, and speaks part A of the protocol

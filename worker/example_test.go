@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"time"
 
 	"github.com/plinth-run/plinth/worker"
@@ -125,6 +127,106 @@ func ExampleError() {
 	// Output:
 	// true
 	// TIMEOUT false
+}
+
+// One handler makes a channel and sends a reference to its reader; the bytes do not pass through messages.
+func ExampleWorker_CreateChannel() {
+	w, stop := connected(func(w *worker.Worker) error {
+		return worker.Handle(w, "report::make", func(ctx context.Context, rows int) (worker.ChannelRef, error) {
+			write, read, err := w.CreateChannel(ctx, 0)
+			if err != nil {
+				return read, err
+			}
+			out, err := w.OpenWriter(ctx, write)
+			if err != nil {
+				return read, err
+			}
+			go func() { // ends with the report, or when its reader leaves
+				for i := range rows {
+					if _, err := fmt.Fprintf(out, "row %d\n", i); err != nil {
+						out.Abort() // the reader must not take a part for the whole
+						return
+					}
+				}
+				_ = out.Close()
+			}()
+			return read, nil
+		})
+	})
+	defer stop()
+
+	ctx := context.Background()
+	ref, err := worker.CallAs[worker.ChannelRef](ctx, w, "report::make", 3)
+	if err != nil {
+		panic(err)
+	}
+	in, err := w.OpenReader(ctx, ref)
+	if err != nil {
+		panic(err)
+	}
+	defer in.Close()
+	_, err = io.Copy(os.Stdout, in)
+	fmt.Println(err)
+	// Output:
+	// row 0
+	// row 1
+	// row 2
+	// <nil>
+}
+
+func ExampleWorker_RegisterTriggerType() {
+	events := make(chan worker.Binding, 1)
+	w, stop := connected(func(w *worker.Worker) error {
+		return w.RegisterTriggerType(worker.TriggerType{ID: "inbox", Description: "A mail has come"},
+			worker.TriggerProvider{
+				Register: func(_ context.Context, b worker.Binding) error {
+					events <- b // in earnest: keep it until Unregister, and call it for each mail
+					return nil
+				},
+				Unregister: func(context.Context, worker.Binding) {},
+			})
+	})
+	defer stop()
+
+	done := make(chan struct{})
+	err := w.Register("mail::read", func(_ context.Context, payload []byte) ([]byte, error) {
+		fmt.Println("mail:", string(payload))
+		close(done)
+		return nil, nil
+	})
+	if err == nil {
+		_, err = w.RegisterTrigger(worker.Trigger{Type: "inbox", Function: "mail::read",
+			Config: map[string]string{"folder": "new"}})
+	}
+	if err != nil {
+		panic(err)
+	}
+
+	b := <-events
+	fmt.Println("config:", string(b.Config))
+	ctx := context.Background()
+	if err := w.Void(ctx, b.Function, []byte(`{"from":"Ann"}`), worker.CallNamespace(b.Namespace)); err != nil {
+		panic(err)
+	}
+	<-done
+	// Output:
+	// config: {"folder":"new"}
+	// mail: {"from":"Ann"}
+}
+
+func ExampleWorker_HandleHTTP() {
+	w, stop := connected(func(w *worker.Worker) error {
+		return w.HandleHTTP("mail::send", worker.HTTPInvocation{
+			URL:     "https://mail.example/send",
+			Timeout: 5 * time.Second,
+			Auth:    worker.HTTPBearer("MAIL_TOKEN"), // a variable of the engine
+		}, worker.Description("Sends a mail"))
+	})
+	defer stop()
+
+	_, err := w.Call(context.Background(), "mail::send", []byte(`{"to":"ann@example.com"}`))
+	fmt.Println(err) // the engine of this example calls nobody by HTTP
+	// Output: function_not_invokable: the engine calls mail::send by HTTP, its worker cannot run it
 }
 
 func ExampleCurrent() {

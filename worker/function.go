@@ -83,6 +83,7 @@ type function struct {
 	description       string
 	metadata          []byte
 	request, response []byte
+	invocation        []byte // how the engine calls it by HTTP; nil: this worker runs it
 	replicas          bool
 	deadline          time.Duration
 	trusted           bool   // results come from json.Marshal
@@ -184,7 +185,7 @@ func (f *function) build() error {
 		return fmt.Errorf("a format is larger than %d bytes", maxSchema)
 	}
 	r := wire.Frame{Type: wire.TypeRegisterFunction, ID: f.id, RequestFormat: f.request,
-		ResponseFormat: f.response, Metadata: f.metadata}
+		ResponseFormat: f.response, Metadata: f.metadata, Invocation: f.invocation}
 	if f.description != "" {
 		r.Description = []byte(f.description)
 	}

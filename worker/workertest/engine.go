@@ -51,7 +51,7 @@ type Engine struct {
 	mu         sync.Mutex // guards all below
 	listener   net.Listener
 	links      []*link
-	functions  map[key]*link
+	functions  map[key][]host
 	builtin    map[string]worker.Handler
 	rejected   map[string]bool
 	intercept  func(Message) Verdict
@@ -67,6 +67,12 @@ type Engine struct {
 }
 
 type key struct{ namespace, name string }
+
+// host is a worker that hosts a function.
+type host struct {
+	link     *link
+	replicas bool // others may host it too
+}
 
 // pending is a call that a worker is running.
 type pending struct {
@@ -86,7 +92,7 @@ func New(t testing.TB) *Engine {
 // Open starts an engine outside of a test, for examples and programs; Close ends it.
 func Open() *Engine {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Engine{ctx: ctx, cancel: cancel, functions: map[key]*link{}, builtin: map[string]worker.Handler{},
+	return &Engine{ctx: ctx, cancel: cancel, functions: map[key][]host{}, builtin: map[string]worker.Handler{},
 		rejected: map[string]bool{}, pending: map[uint64]pending{}, pipes: map[string]*pipe{},
 		kinds: map[key]*link{}, bindings: map[string]*binding{}}
 }
@@ -268,7 +274,7 @@ func (e *Engine) Workers() []string {
 func (e *Engine) Hosts(namespace, name string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.functions[key{space(namespace), name}] != nil
+	return len(e.functions[key{space(namespace), name}]) > 0
 }
 
 func (e *Engine) find(name string) *link {

@@ -65,16 +65,22 @@ func (e *Engine) registration(l *link, f *wire.Frame, text []byte) {
 	}
 	e.mu.Lock()
 	k := key{l.namespace, string(f.ID)}
-	owner := e.functions[k]
 	if f.Type == wire.TypeUnregisterFunction {
-		if owner == l {
-			delete(e.functions, k)
-		}
+		e.unhost(k, l)
 		e.mu.Unlock()
 		return
 	}
-	if !e.rejected[k.name] && (owner == nil || owner == l) {
-		e.functions[k] = l
+	var card struct{ Replicas bool }
+	_ = json.Unmarshal(f.Metadata, &card) // what does not fit stays false
+	var owner *link
+	for _, h := range e.functions[k] {
+		if h.link != l && !(h.replicas && card.Replicas) {
+			owner = h.link
+		}
+	}
+	if !e.rejected[k.name] && owner == nil {
+		e.unhost(k, l)
+		e.functions[k] = append(e.functions[k], host{l, card.Replicas})
 		e.mu.Unlock()
 		return
 	}
@@ -85,6 +91,26 @@ func (e *Engine) registration(l *link, f *wire.Frame, text []byte) {
 		no.OwnerWorkerID = []byte(owner.id)
 	}
 	l.send(&no)
+}
+
+// unhost removes a host of a function. Caller holds mu.
+func (e *Engine) unhost(k key, l *link) {
+	e.functions[k] = slices.DeleteFunc(e.functions[k], func(h host) bool { return h.link == l })
+	if len(e.functions[k]) == 0 {
+		delete(e.functions, k)
+	}
+}
+
+// pick returns who runs a call, nil if nobody hosts the function: replicas take turns. Caller holds mu.
+func (e *Engine) pick(k key) *link {
+	all := e.functions[k]
+	if len(all) == 0 {
+		return nil
+	}
+	next := all[0]
+	copy(all, all[1:])
+	all[len(all)-1] = next
+	return next.link
 }
 
 // announce is engine::workers::register.
@@ -152,7 +178,7 @@ func (e *Engine) invoke(l *link, f *wire.Frame) {
 	action, _ := wire.ParseAction(f.Action)
 	waits := id != "" && action == wire.ActionCall
 	e.mu.Lock()
-	host, own := e.functions[key{space(string(f.Namespace)), name}], e.builtin[name]
+	host, own := e.pick(key{space(string(f.Namespace)), name}), e.builtin[name]
 	e.next++
 	n := e.next
 	out := wire.Frame{Type: wire.TypeInvokeFunction, FunctionID: f.FunctionID, Data: f.Data,
@@ -248,10 +274,8 @@ func (e *Engine) result(f *wire.Frame) {
 func (e *Engine) teardown(l *link) {
 	e.mu.Lock()
 	e.links = slices.DeleteFunc(e.links, func(x *link) bool { return x == l })
-	for k, owner := range e.functions {
-		if owner == l {
-			delete(e.functions, k)
-		}
+	for k := range e.functions {
+		e.unhost(k, l)
 	}
 	for _, p := range e.pipes {
 		if p.owner == l {
