@@ -27,7 +27,7 @@ func settings(script, public string) []string {
 	case "rbac":
 		const listener = engine + "LISTENERS_PUBLIC_"
 		return []string{listener + "LISTEN=" + public, listener + "AUTH_FUNCTION=guard::auth",
-			listener + `EXPOSE=match("open::*"),{"metadata":{"public":true}}`,
+			listener + `EXPOSE={"metadata":{"public":true}}`,
 			listener + "MIDDLEWARE=guard::middleware",
 			listener + "ON_FUNCTION_REGISTRATION=guard::on-function",
 			listener + "ON_TRIGGER_REGISTRATION=guard::on-trigger",
