@@ -116,7 +116,7 @@ func (d *desk) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func arrive(w http.ResponseWriter, r *http.Request) bool {
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, apiBody))
 	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-		refuse(w, http.StatusRequestEntityTooLarge, "LIMIT", "the body is over "+RoundSize(apiBody))
+		refuse(w, http.StatusRequestEntityTooLarge, "LIMIT_EXCEEDED", "the body is over "+RoundSize(apiBody))
 		return false
 	}
 	if err != nil {
@@ -194,7 +194,7 @@ func document(_ huma.Context, _ string, v any) (any, error) {
 		p.Code, p.Detail = codeInternal, "the server failed; its log has more"
 		return p, nil
 	case http.StatusRequestEntityTooLarge:
-		p.Code = "LIMIT"
+		p.Code = "LIMIT_EXCEEDED"
 	case http.StatusNotAcceptable, http.StatusUnsupportedMediaType:
 		p.Code = "bad_media_type"
 	}

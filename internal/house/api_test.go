@@ -82,7 +82,7 @@ func TestAPIAnswersAndRefusesInOneForm(t *testing.T) {
 		{"no operation", "GET", "/api/gret", ``, 404, "not_found", "/api/openapi.json"},
 		{"the root", "GET", "/api/", ``, 404, "not_found", ""},
 		{"no docs page", "GET", "/api/docs", ``, 404, "not_found", ""},
-		{"too large", "POST", "/api/greet", `{"name":"` + strings.Repeat("x", adminBody) + `"}`, 413, "LIMIT", ""},
+		{"too large", "POST", "/api/greet", `{"name":"` + strings.Repeat("x", adminBody) + `"}`, 413, "LIMIT_EXCEEDED", ""},
 	} {
 		r := httptest.NewRequest(c.method, c.path, strings.NewReader(c.text))
 		r.Host = "localhost"

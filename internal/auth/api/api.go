@@ -37,7 +37,7 @@ type Options struct {
 	// Backup copies every store into a new folder on this machine; nil: there is none.
 	Backup func(ctx context.Context, target string) (Summary, error)
 	// Link makes the link by which a person claims the first account.
-	Link   func(token string) string
+	Link func(token string) string
 	// Secure says that there is TLS in front of the door. Cookies are then for TLS only, as they are when the
 	// door itself has it.
 	Secure bool
@@ -153,8 +153,9 @@ func (p *Problem) ContentType(string) string { return "application/problem+json"
 
 // statuses maps kinds of faults.
 var statuses = map[fault.Kind]int{
-	fault.Invalid: http.StatusBadRequest, fault.NotFound: http.StatusNotFound, fault.Denied: http.StatusForbidden,
-	fault.Conflict: http.StatusConflict, fault.Limit: http.StatusTooManyRequests,
+	fault.Invalid: http.StatusBadRequest, fault.NotFound: http.StatusNotFound,
+	fault.Denied: http.StatusForbidden, fault.Conflict: http.StatusConflict,
+	fault.Limit:   http.StatusTooManyRequests,
 	fault.Timeout: http.StatusGatewayTimeout, fault.Unavailable: http.StatusServiceUnavailable,
 	fault.Internal: http.StatusInternalServerError,
 }

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/plinth-run/plinth/internal/auth"
+	"github.com/plinth-run/plinth/internal/auth/audit"
 	"github.com/plinth-run/plinth/internal/store"
 )
 
@@ -42,6 +43,8 @@ type door struct {
 	api  huma.API
 	http http.Handler
 	log  *bytes.Buffer
+	path string // of the data folder
+	stop func()
 
 	mu  sync.Mutex
 	now time.Time
@@ -63,24 +66,29 @@ func (d *door) later(by time.Duration) {
 
 func open(t *testing.T) *door {
 	t.Helper()
-	dir, err := store.Open(filepath.Join(t.TempDir(), "data"), store.Options{})
+	path := filepath.Join(t.TempDir(), "data")
+	dir, err := store.Open(path, store.Options{})
 	ok(t, err)
-	d := &door{t: t, now: time.Now().UTC().Truncate(time.Second), log: new(bytes.Buffer)}
-	d.backup = func(_ context.Context, target string) (Summary, error) { return Summary{Path: target, Files: 3}, nil }
+	d := &door{t: t, path: path, now: time.Now().UTC().Truncate(time.Second), log: new(bytes.Buffer)}
+	d.backup = func(_ context.Context, target string) (Summary, error) {
+		return Summary{Path: target, Files: 3}, nil
+	}
 	d.auth, err = auth.Open(t.Context(), dir, auth.Options{Now: d.clock, HashMemory: 64})
 	ok(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- d.auth.Run(ctx) }() // ends with the test
-	t.Cleanup(func() {
+	d.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := errors.Join(<-ended, dir.Close()); err != nil {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(d.stop)
 	mux := http.NewServeMux()
+	plain := huma.DefaultJSONFormat
 	d.api = humago.New(mux, huma.Config{OpenAPI: &huma.OpenAPI{Info: &huma.Info{Title: "Plinth", Version: "1"}},
-		Formats: map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat}})
+		Formats: map[string]huma.Format{"application/json": plain, "json": plain}})
 	Register(d.api, d.auth, Options{
 		Backup: func(ctx context.Context, target string) (Summary, error) { return d.backup(ctx, target) },
 		Link:   func(token string) string { return "http://door/#" + token },
@@ -93,6 +101,18 @@ func open(t *testing.T) *door {
 	}
 	d.http = Protect(d.auth)(mux)
 	return d
+}
+
+// ended ends the identities, so that what was noted is written, and gives the events of an action.
+func (d *door) ended(action string) []audit.Event {
+	d.t.Helper()
+	d.stop()
+	trail, err := audit.Open(filepath.Join(d.path, "audit"), audit.Options{})
+	ok(d.t, err)
+	defer func() { _ = trail.Close() }()
+	events, _, err := trail.Query(audit.Query{Action: action, Limit: 1000})
+	ok(d.t, err)
+	return events
 }
 
 // claimed is a door with the owner ann.

@@ -100,15 +100,15 @@ func TestWhatNeedsNoCredentialIsThis(t *testing.T) {
 	}
 }
 
-// outcome is what the guard and the rights make of a request. What the operation says then, because there is no
-// ghost, is "through".
+// outcome is what the guard and the rights make of a request. What the operation says then, because there is
+// no ghost, is "through".
 const through = "through"
 
 func outcome(a answer) string {
 	switch {
 	case a.status == http.StatusUnauthorized || a.status == http.StatusForbidden || a.code == "UNCLAIMED":
 		return fmt.Sprint(a.status, " ", a.code)
-	case a.status >= 500 || a.status == http.StatusUnprocessableEntity || a.status == http.StatusMethodNotAllowed:
+	case a.status >= 500 || a.status == http.StatusUnprocessableEntity || a.status == http.StatusNotAcceptable:
 		return fmt.Sprint("wrong: ", a.status, " ", a.text)
 	}
 	return through
@@ -294,7 +294,8 @@ func TestAForeignPageChangesNothingWithACookie(t *testing.T) {
 			if e.body != nil {
 				body = e.body(0)
 			}
-			if got := d.ask(method, e.path, body, append(how, cookie(token))...); got.status != 403 || got.code != "FORBIDDEN" {
+			got := d.ask(method, e.path, body, append(how, cookie(token))...)
+			if got.status != 403 || got.code != "FORBIDDEN" {
 				t.Errorf("%s by %s: %d %s", key, name, got.status, got.text)
 			}
 		}
@@ -304,7 +305,8 @@ func TestAForeignPageChangesNothingWithACookie(t *testing.T) {
 	}
 }
 
-// TestNoReadingChangesAnything: nothing that changes is reached by GET or HEAD, which a page may send unasked.
+// TestNoReadingChangesAnything: nothing that changes is reached by GET or HEAD, which a page may send
+// unasked.
 func TestNoReadingChangesAnything(t *testing.T) {
 	d := claimed(t)
 	for key, e := range expectations() {
