@@ -369,20 +369,33 @@ func TestASnapshotThatIsNotWholeIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzAuthenticate shows any token at any door: it is refused, or it is one that was given out.
+// FuzzAuthenticate shows any token at any door: it is refused, or it is one that was given out. There is no
+// disk behind it.
 func FuzzAuthenticate(f *testing.F) {
-	a, _, _ := begin(f, Options{})
-	given := map[string]bool{}
-	for _, c := range people(f, a) {
-		given[c.Token] = true
+	a := &Auth{o: Options{Now: time.Now}, local: "pl_local", state: newState()}
+	a.index = a.state.index
+	k := &Key{ID: "k_12345678", Prefix: "wk_12345678", Hash: hashOf("key"), Scopes: []string{"engine:*"}}
+	n := &Session{ID: "s_1", User: "ann", Hash: hashOf("ps_session"), Seen: time.Now(),
+		Expires: time.Now().Add(time.Hour)}
+	if err := errors.Join(k.compile(), n.compile()); err != nil {
+		f.Fatal(err)
 	}
-	for _, s := range []string{"", "pk_", "wk_12345678_secret", "ps_x", "pl_", "wk__", strings.Repeat("x", 300)} {
+	for _, r := range []record{{User: &user{User: User{ID: "u_1", Name: "ann", Role: RoleOwner}}}, {Key: k},
+		{Session: n}} {
+		a.state.apply(&r)
+	}
+	a.claimed.Store(true)
+	given := map[string]bool{"pl_local": true, "wk_12345678_key": true, "ps_session": true}
+	for token := range given {
+		f.Add(token)
+	}
+	for _, s := range []string{"", "pk_", "wk_12345678_x", "ps_x", "pl_", "wk__", strings.Repeat("x", 300)} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, token string) {
-		p, err := a.Authenticate(Credential{Token: token, Remote: home})
-		if (p != nil) != given[token] || (err == nil) != given[token] {
-			t.Errorf("%q is %v, %v", token, p, err)
+		p, why, _ := a.authenticate(&Credential{Token: token, Remote: home})
+		if (p != nil) != given[token] || (why == refusedNot) != given[token] {
+			t.Errorf("%q is %v, %v", token, p, why)
 		}
 		kind, public, secret := split(token)
 		if len(kind) > 3 || len(public)+len(secret) > len(token) {
