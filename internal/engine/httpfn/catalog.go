@@ -118,8 +118,8 @@ func (c *Catalog) Backup(ctx context.Context, fn func([]store.Piece) error) erro
 // Failed is closed when the disk has failed.
 func (c *Catalog) Failed() <-chan struct{} { return c.disk.Failed() }
 
-// Put stores an entry in the place of the one with its namespace and id, and says whether there was one. It is on
-// disk when Put returns without an error. The entry is copied. After the error of ctx, and after a
+// Put stores an entry in the place of the one with its namespace and id, and says whether there was one. It
+// is on disk when Put returns without an error. The entry is copied. After the error of ctx, and after a
 // *store.FailedError, the change may or may not be made.
 func (c *Catalog) Put(ctx context.Context, e Entry) (replaced bool, err error) {
 	b, kept, err := e.encode()

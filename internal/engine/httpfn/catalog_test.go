@@ -28,7 +28,9 @@ func entry(id string) Entry {
 
 // openOn opens a catalog on a file system of a test.
 func openOn(fs store.FS, o CatalogOptions) (*Catalog, error) {
-	return openCatalog(o, func(lo store.LogOptions) (*store.Log, error) { return store.OpenLog(fs, "/data", lo) })
+	return openCatalog(o, func(lo store.LogOptions) (*store.Log, error) {
+		return store.OpenLog(fs, "/data", lo)
+	})
 }
 
 func reopen(t *testing.T, fs store.FS, o CatalogOptions) *Catalog {
@@ -73,8 +75,8 @@ func ids(c *Catalog) (list []string) {
 
 func same(a, b *Entry) bool {
 	return a.Namespace == b.Namespace && a.FunctionID == b.FunctionID && a.Description == b.Description &&
-		bytes.Equal(a.Request, b.Request) && bytes.Equal(a.Response, b.Response) && bytes.Equal(a.Metadata, b.Metadata) &&
-		bytes.Equal(a.Spec.Append(nil), b.Spec.Append(nil))
+		bytes.Equal(a.Request, b.Request) && bytes.Equal(a.Response, b.Response) &&
+		bytes.Equal(a.Metadata, b.Metadata) && bytes.Equal(a.Spec.Append(nil), b.Spec.Append(nil))
 }
 
 func TestRegistrationsSurviveARestart(t *testing.T) {
@@ -182,8 +184,8 @@ func TestAChangeIsSeenWhenItIsOnDisk(t *testing.T) {
 	}
 }
 
-// TestAckedRegistrationsSurviveEveryFault fails each operation on disk in turn, in all ways, and then cuts the
-// power.
+// TestAckedRegistrationsSurviveEveryFault fails each operation on disk in turn, in all ways, and then cuts
+// the power.
 func TestAckedRegistrationsSurviveEveryFault(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	storetest.Loop(t, storetest.Variants(), func(t *testing.T, mem *storetest.Mem, f *storetest.Fault) {
@@ -323,7 +325,8 @@ func TestBadEntriesAreRefused(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	largest := entry("a::" + strings.Repeat("\x01", maxID-3))
-	largest.Request, largest.Response, largest.Metadata = long(maxSchema-2), long(maxSchema-2), long(maxMetadata-2)
+	largest.Request, largest.Response = long(maxSchema-2), long(maxSchema-2)
+	largest.Metadata = long(maxMetadata - 2)
 	largest.Description = strings.Repeat("\x01", maxDescription)
 	largest.Spec = spec("https://e.org/" + strings.Repeat("a", maxURL-14))
 	largest.Spec.Headers = map[string]string{"a": strings.Repeat(`"`, maxHeader-1)}

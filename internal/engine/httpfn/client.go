@@ -23,9 +23,8 @@ const (
 	defaultPerHost  = 128
 	heldResponses   = 16       // answers of the largest size that are held at a time, all together
 	maxHead         = 64 << 10 // bytes of an answer's headers
-	idleConns       = 256      // connections that wait for a next call
-	idlePerHost     = 32
-	idleTime        = 90 * time.Second
+	idleConns       = 512      // connections that wait for a next call, of all hosts
+	idleTime        = time.Minute
 	tellEvery       = time.Second // lines about calls that the policy blocked
 )
 
@@ -82,7 +81,7 @@ func New(p Policy, o Options) *Client {
 		TLSHandshakeTimeout:    dialTimeout,
 		DisableCompression:     true,
 		MaxIdleConns:           idleConns,
-		MaxIdleConnsPerHost:    idlePerHost,
+		MaxIdleConnsPerHost:    p.PerHost,
 		MaxConnsPerHost:        p.PerHost,
 		IdleConnTimeout:        idleTime,
 		MaxResponseHeaderBytes: maxHead,
@@ -91,7 +90,8 @@ func New(p Policy, o Options) *Client {
 	return c
 }
 
-// Close refuses further calls, ends those under way and closes all connections. It returns when they are gone.
+// Close refuses further calls, ends those under way and closes all connections. It returns when they are
+// gone.
 func (c *Client) Close() {
 	c.life.end()
 	c.transport.CloseIdleConnections()
@@ -156,8 +156,8 @@ func (c *Client) mayName(name string) bool {
 	return false
 }
 
-// Do calls the function and returns its result, nil for none. It blocks until the answer is there, the timeout
-// of s or ctx has ended, or the Client is closed. The result belongs to the caller.
+// Do calls the function and returns its result, nil for none. It blocks until the answer is there, the
+// timeout of s or ctx has ended, or the Client is closed. The result belongs to the caller.
 //
 // The codes are those of protocol section 10, INVOCATION_TIMEOUT for the timeout of s, TIMEOUT for the
 // deadline of ctx, invocation_stopped when ctx was cancelled, HOST_OVERLOADED and DRAINING.
@@ -175,15 +175,16 @@ func (c *Client) Do(ctx context.Context, s *Spec, call *Call) ([]byte, *fault.Er
 	case wire.CodeHostOverloaded:
 		c.stats.refused.Add(1)
 	}
-	if err.Kind == fault.Denied && (err.Code == wire.CodeURLValidationFailed || err.Code == wire.CodeMissingEnvVar) {
+	policy := err.Code == wire.CodeURLValidationFailed || err.Code == wire.CodeMissingEnvVar
+	if err.Kind == fault.Denied && policy {
 		c.stats.blocked.Add(1)
 		c.tell(call.Function, err)
 	}
 	return nil, err
 }
 
-// tell logs that the policy blocked a call, seldom: the caller has the error, and whoever wants to fill the log
-// could call all day.
+// tell logs that the policy blocked a call, seldom: the caller has the error, and whoever wants to fill the
+// log could call all day.
 func (c *Client) tell(function string, err *fault.Error) {
 	now, last := c.now().UnixNano(), c.told.Load()
 	if now-last >= int64(tellEvery) && c.told.CompareAndSwap(last, now) {

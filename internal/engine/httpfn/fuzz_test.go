@@ -16,10 +16,11 @@ import (
 	"github.com/plinth-run/plinth/wire"
 )
 
-// FuzzSpec: what is taken is read back the same from its own text, can be sent as it is, and has a host that is
-// the same for every reader of the URL.
+// FuzzSpec: what is taken is read back the same from its own text, can be sent as it is, and has a host
+// that is the same for every reader of the URL.
 func FuzzSpec(f *testing.F) {
-	c := New(Policy{Allow: []string{"*"}, BlockPrivate: true}, Options{Getenv: env("V", "s3cret"), Now: at(1700000000)})
+	c := New(Policy{Allow: []string{"*"}, BlockPrivate: true},
+		Options{Getenv: env("V", "s3cret"), Now: at(1700000000)})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := Parse(b)
 		if err != nil {
@@ -123,8 +124,8 @@ func sameCompact(a, b *Entry) bool {
 	return same(a, &c)
 }
 
-// FuzzResponse: whatever an endpoint sends, the outcome is JSON that fits a frame, or an error that can be shown,
-// and nothing stays held.
+// FuzzResponse: whatever an endpoint sends, the outcome is JSON that fits a frame, or an error that can be
+// shown, and nothing stays held.
 func FuzzResponse(f *testing.F) {
 	const most = 2000
 	c := New(Policy{MaxResponse: most}, Options{})

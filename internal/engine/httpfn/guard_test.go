@@ -85,7 +85,8 @@ func door(t *testing.T) (port string, reached *atomic.Int64) {
 
 func TestANameThatChangesItsAddressGainsNothing(t *testing.T) {
 	at, reached := door(t)
-	n := &names{answers: [][]netip.Addr{addrs("192.0.2.1"), addrs("127.0.0.1"), addrs("::1"), addrs("10.0.0.1", "127.0.0.1"),
+	n := &names{answers: [][]netip.Addr{addrs("192.0.2.1"), addrs("127.0.0.1"), addrs("::1"),
+		addrs("10.0.0.1", "127.0.0.1"),
 		addrs("::ffff:127.0.0.1"), addrs("0.0.0.0"), addrs("fe80::1%lo"), addrs("127.0.0.1")}}
 	c := client(t, Policy{Allow: []string{"*"}, BlockPrivate: true}, Options{Resolver: n})
 	s := spec("http://rebind.example" + at)

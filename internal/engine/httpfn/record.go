@@ -42,8 +42,8 @@ type change struct {
 	remove *key
 }
 
-// record is the form on disk, one JSON object: {"v":1,"put":{...}} or {"v":1,"remove":{...}}. It is the form of a
-// line of a snapshot too, whose first line has the number of entries: {"v":1,"entries":n}.
+// record is the form on disk, one JSON object: {"v":1,"put":{...}} or {"v":1,"remove":{...}}. It is the
+// form of a line of a snapshot too, whose first line has the number of entries: {"v":1,"entries":n}.
 type record struct {
 	V       int    `json:"v"`
 	Entries *int   `json:"entries,omitempty"`

@@ -120,8 +120,9 @@ func (c *Client) prove(h http.Header, a *Auth, stamp string, body []byte) (strin
 	return secret, nil
 }
 
-// Signature returns the text of the header x-iii-Signature: HMAC-SHA256 with the secret over the timestamp (Unix
-// seconds, decimal), a colon, and the body in standard base64 with padding; in hexadecimal after "sha256=".
+// Signature returns the text of the header x-iii-Signature: HMAC-SHA256 with the secret over the timestamp
+// (Unix seconds, decimal), a colon, and the body in standard base64 with padding; in hexadecimal after
+// "sha256=".
 func Signature(secret, timestamp string, body []byte) string {
 	m := hmac.New(sha256.New, []byte(secret))
 	// Writing to a hash does not fail, nor does an encoder over it.
@@ -132,8 +133,8 @@ func Signature(secret, timestamp string, body []byte) string {
 	return "sha256=" + hex.EncodeToString(m.Sum(nil))
 }
 
-// escape makes a header value of an id, which may be any text: what is not visible ASCII, and the percent sign,
-// is percent-encoded.
+// escape makes a header value of an id, which may be any text: what is not visible ASCII, and the percent
+// sign, is percent-encoded.
 func escape(s string) string {
 	plain := true
 	for i := range len(s) {

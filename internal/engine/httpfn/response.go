@@ -47,7 +47,8 @@ func (c *Client) answer(res *http.Response) ([]byte, *fault.Error) {
 		return nil, ferr
 	}
 	value, why := result(b.bytes)
-	if e := res.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") && len(b.bytes) > 0 {
+	coded := res.Header.Get("Content-Encoding")
+	if coded != "" && !strings.EqualFold(coded, "identity") && len(b.bytes) > 0 {
 		value, why = nil, "it is encoded, for which the engine did not ask"
 	}
 	if why != "" && res.StatusCode >= 200 && res.StatusCode < 300 {
@@ -169,8 +170,6 @@ type buffer struct {
 	bytes  []byte
 	held   int64
 }
-
-var errHeld = errors.New("httpfn: too many bytes of answers are held")
 
 // read reads all of r. A length that was announced is believed only as far as it is cheap.
 func (b *buffer) read(r io.Reader, announced, most int64) *fault.Error {

@@ -15,7 +15,8 @@ import (
 	"github.com/plinth-run/plinth/wire"
 )
 
-// Spec says how a function is called: the member "invocation" of a registration. It is not changed after Parse.
+// Spec says how a function is called: the member "invocation" of a registration. It is not changed after
+// Parse.
 type Spec struct {
 	URL     string
 	Method  string
