@@ -20,7 +20,7 @@ const (
 var errName = fmt.Errorf("a name has 1 to %d of %s", maxName, nameForm)
 
 // family says whether the setting is one of a family: its key has the element * for a name.
-func (s *Setting) family() bool { return slices.Contains(splitKey(s.Key), anyName) }
+func (s *Setting) family() bool { return strings.Contains(s.Key, anyName) }
 
 // around cuts the key of a family into what stands before and behind the name.
 func (s *Setting) around() (before, behind string) {
@@ -92,11 +92,8 @@ func (s *Setting) nameIn(variable string) (string, bool) {
 
 // member finds the setting of a family that a concrete key means.
 func (t *Table) member(key string) (*Setting, bool) {
-	for i := range t.rows {
+	for _, i := range t.families {
 		s := &t.rows[i]
-		if !s.family() {
-			continue
-		}
 		before, behind := s.around()
 		rest, ok := strings.CutPrefix(key, before+".")
 		name, is := strings.CutSuffix(rest, "."+behind)
@@ -109,10 +106,7 @@ func (t *Table) member(key string) (*Setting, bool) {
 
 // variable finds the setting of a family that a variable means, and whether it names a file.
 func (t *Table) variable(variable string) (s *Setting, inFile, ok bool) {
-	for i := range t.rows {
-		if !t.rows[i].family() {
-			continue
-		}
+	for _, i := range t.families {
 		if name, ok := t.rows[i].nameIn(variable); ok {
 			return t.rows[i].of(name), false, true
 		}
@@ -127,10 +121,7 @@ func (t *Table) variable(variable string) (s *Setting, inFile, ok bool) {
 
 // named gives the family and the name of a key that begins like a family's: the head of a table.
 func (t *Table) named(key string) (family, name string, ok bool) {
-	for i := range t.rows {
-		if !t.rows[i].family() {
-			continue
-		}
+	for _, i := range t.families {
 		before, _ := t.rows[i].around()
 		if rest, is := strings.CutPrefix(key, before+"."); is {
 			name, _, _ = strings.Cut(rest, ".")
@@ -144,7 +135,7 @@ func (t *Table) named(key string) (family, name string, ok bool) {
 // for the name that stands in its place.
 func (t *Table) candidates(key string) []string {
 	keys, parts := t.Keys(), splitKey(key)
-	for i := range t.rows {
+	for _, i := range t.families {
 		at := slices.Index(splitKey(t.rows[i].Key), anyName)
 		if at >= 0 && at < len(parts) && validName(parts[at]) {
 			keys = append(keys, t.rows[i].of(parts[at]).Key)
@@ -156,11 +147,8 @@ func (t *Table) candidates(key string) []string {
 // variables are what candidates are, for an unknown variable.
 func (t *Table) variables(variable string) []string {
 	names := slices.Collect(maps.Keys(t.byEnv))
-	for i := range t.rows {
+	for _, i := range t.families {
 		s := &t.rows[i]
-		if !s.family() {
-			continue
-		}
 		before, behind := s.around()
 		head := envPrefix + envName(before) + "_"
 		rest, ok := strings.CutPrefix(variable, head)

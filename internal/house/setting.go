@@ -54,7 +54,20 @@ func (s *Setting) Env() string {
 
 // envName is a key, or parts of one, as it stands in a variable.
 func envName(key string) string {
-	return strings.ToUpper(strings.NewReplacer(".", "_", "-", "_", anyName, "<name>").Replace(key))
+	name := make([]byte, 0, len(key)+len("<NAME>"))
+	for _, c := range []byte(key) {
+		switch {
+		case c == '.' || c == '-':
+			name = append(name, '_')
+		case c == anyName[0]:
+			name = append(name, "<NAME>"...)
+		case c >= 'a' && c <= 'z':
+			name = append(name, c-'a'+'A')
+		default:
+			name = append(name, c)
+		}
+	}
+	return string(name)
 }
 
 // Flag is the name of the flag without dashes, or "" for a secret and in a family.
@@ -62,7 +75,7 @@ func (s *Setting) Flag() string {
 	if s.Secret || s.member || s.family() {
 		return ""
 	}
-	return strings.NewReplacer(".", "-", "_", "-").Replace(s.Key)
+	return strings.ReplaceAll(strings.ReplaceAll(s.Key, ".", "-"), "_", "-")
 }
 
 const (
@@ -75,6 +88,8 @@ type Table struct {
 	rows  []Setting
 	byKey map[string]int
 	byEnv map[string]int // PLINTH_X, without the _FILE forms
+
+	families []int // the rows whose key has a *
 }
 
 // NewTable joins the settings of all areas, in the order given. It fails when two settings would share
@@ -101,7 +116,9 @@ func NewTable(areas ...[]Setting) (*Table, error) {
 			return nil, fmt.Errorf("default of setting %s: %w", s.Key, err)
 		}
 		t.byKey[s.Key] = len(t.rows)
-		if !s.family() {
+		if s.family() {
+			t.families = append(t.families, len(t.rows))
+		} else {
 			t.byEnv[s.Env()] = len(t.rows)
 		}
 		t.rows = append(t.rows, s)
