@@ -46,8 +46,9 @@ func (p *program) newClaim() *cobra.Command {
 	var name, email, file, tokenFile string
 	cmd := &cobra.Command{
 		Use: "claim", Short: "Make the first account, an owner",
-		Long: "Makes the first account. On the machine of the server the local token in its data folder is proof enough (set PLINTH_DATA\n" +
-			"when it is not ./plinth-data); elsewhere give the claim token that the server printed. Of several claims one wins.",
+		Long: "Makes the first account. On the machine of the server the local token in its data folder is proof enough (say\n" +
+			"--data when it is not ./plinth-data); elsewhere give the claim token of plinth admin claim-token. Of several\n" +
+			"claims one wins.",
 		Example: "  plinth admin claim --name ann --email ann@example.org\n" +
 			"  plinth admin claim --name ann --password-file secret.txt --claim-token-file claim.txt",
 		Args: args(0, 0, "no arguments"),
@@ -56,14 +57,14 @@ func (p *program) newClaim() *cobra.Command {
 				return usage("--name is missing", "such as --name ann")
 			}
 			return p.withOffice(func(o *office) error {
-				claim := ""
-				if tokenFile != "" {
-					var err error
-					if claim, err = p.readSecret(tokenFile); err != nil {
-						return usage("cannot read the claim token: "+err.Error(), "name a file that holds it and nothing else")
-					}
+				claim, err := "", error(nil)
+				if tokenFile != "" || o.door.token == "" && p.canAsk() {
+					claim, err = p.secret(cmd.Context(), tokenFile, "claim token", "--claim-token-file", false)
 				}
-				text, err := p.password(file)
+				if err != nil {
+					return err
+				}
+				text, err := p.password(cmd.Context(), file)
 				if err != nil {
 					return err
 				}
@@ -141,7 +142,7 @@ func (p *program) newBootstrap() *cobra.Command {
 				if hashFile != "" {
 					in["hash"], err = p.readSecret(hashFile)
 				} else {
-					in["password"], err = p.password(file)
+					in["password"], err = p.password(cmd.Context(), file)
 				}
 				if err != nil {
 					return err

@@ -42,8 +42,22 @@ func newAudit(p *program) *cobra.Command {
 	return cmd
 }
 
+// maxAudit bounds one listing; more is for --since and --until.
+const maxAudit = 100_000
+
+// moment reads how long ago something was, or when; the zero time of "".
+func moment(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if d, err := house.ParseDuration(text); err == nil {
+		return time.Now().Add(-d), nil
+	}
+	return time.Parse(time.RFC3339, text)
+}
+
 func (p *program) newAuditList() *cobra.Command {
-	var actor, action, outcome, since string
+	var actor, action, outcome, since, until string
 	var limit int
 	cmd := &cobra.Command{
 		Use: "list", Short: "List what people and programs did, newest first", Args: args(0, 0, "no arguments"),
@@ -55,12 +69,17 @@ func (p *program) newAuditList() *cobra.Command {
 					q.Set(name, v)
 				}
 			}
-			if since != "" {
-				d, err := house.ParseDuration(since)
+			if limit < 1 || limit > maxAudit {
+				return usage(fmt.Sprintf("--limit must be between 1 and %d", maxAudit), "narrow the list with the other flags")
+			}
+			for _, f := range [][3]string{{"--since", "after", since}, {"--until", "before", until}} {
+				at, err := moment(f[2])
 				if err != nil {
-					return usage("--since is no duration", "such as --since 24h")
+					return usage(f[0]+" is neither a duration nor a time", "such as 24h, 7d or 2026-01-31T12:00:00Z")
 				}
-				q.Set("after", time.Now().Add(-d).UTC().Format(time.RFC3339))
+				if !at.IsZero() {
+					q.Set(f[1], at.UTC().Format(time.RFC3339))
+				}
 			}
 			return p.withOffice(func(o *office) error {
 				rows := []auditRow{}
@@ -87,7 +106,8 @@ func (p *program) newAuditList() *cobra.Command {
 	cmd.Flags().StringVar(&actor, "actor", "", "name or id of who did it")
 	cmd.Flags().StringVar(&action, "action", "", "an action such as login, or the part before its dot such as key")
 	cmd.Flags().StringVar(&outcome, "outcome", "", "ok, denied or failed")
-	cmd.Flags().StringVar(&since, "since", "", "no older than this, such as 24h or 7d")
+	cmd.Flags().StringVar(&since, "since", "", "no older than this: how long ago (24h, 7d) or a time (RFC 3339)")
+	cmd.Flags().StringVar(&until, "until", "", "no younger than this: how long ago or a time")
 	cmd.Flags().IntVar(&limit, "limit", 100, "at most so many lines")
 	return p.prints(cmd, formList, auditRow{})
 }
@@ -97,7 +117,7 @@ func (p *program) printAudit(rows []auditRow) error {
 		return printRows(p, rows)
 	}
 	if len(rows) == 0 {
-		p.note("nothing there")
+		p.note("no such events: leave out a flag to see more")
 		return nil
 	}
 	t := p.table("time", "who", "action", "target", "outcome", "from", "reason")

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -42,14 +43,17 @@ func (p *program) newBackupCreate() *cobra.Command {
 		Use: "create FOLDER", Short: "Copy every store of a running Plinth into a new folder on its machine",
 		Example: "  plinth backup create /var/backups/plinth-1 --json", Args: args(1, 1, "a new folder"),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			target, err := filepath.Abs(given[0])
-			if err != nil {
-				return usage("the folder has no path: "+err.Error(), "give an absolute path")
-			}
-			if dry {
-				return p.finish("copy every store into "+target, true)
-			}
 			return p.withOffice(func(o *office) error {
+				if !filepath.IsAbs(given[0]) && !onThisMachine(o.door.Admin) {
+					return usage("the folder is on the server, so its path must be absolute", "such as /var/backups/plinth-1")
+				}
+				target, err := filepath.Abs(given[0])
+				if err != nil {
+					return usage("the folder has no path: "+err.Error(), "give an absolute path")
+				}
+				if dry {
+					return p.finish("copy every store into "+target, true)
+				}
 				o.client.Timeout = backupTimeout
 				var row backupRow
 				if err := o.ask(cmd.Context(), http.MethodPost, "/api/backups", map[string]string{"target": target},
@@ -118,12 +122,17 @@ func (p *program) newBackupRestore() *cobra.Command {
 			if err != nil {
 				return usage("the folder has no path: "+err.Error(), "give an absolute path")
 			}
+			if held, err := os.ReadDir(target); err == nil && len(held) > 0 {
+				return &house.Problem{Kind: fault.Conflict, Code: "folder_not_empty", What: "cannot restore into " + target,
+					Why: "it holds something already", Do: "name a folder that is new or empty"}
+			}
 			if dry {
 				return p.finish(fmt.Sprintf("restore %d files into %s", len(m.Files), target), true)
 			}
 			if err := store.Restore(cmd.Context(), store.OS(), given[0], target); err != nil {
 				return &house.Problem{Kind: fault.KindOf(err), Code: first(fault.CodeOf(err), "not_restored"),
-					What: "cannot restore into " + target, Why: err.Error(), Do: "name a folder that is new or empty", Err: err}
+					What: "cannot restore into " + target, Why: err.Error(),
+					Do: "look at the reason; " + target + ".restoring, if it is there, may be removed", Err: err}
 			}
 			if err := p.printBackup("restored", rowOf(target, m)); err != nil {
 				return err

@@ -47,7 +47,7 @@ func newCall(p *program) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	p.engineFlags(cmd)
+	p.addressFlags(flags)
 	flags.StringVar(&data, "data", "", "the whole payload: JSON, @file, or - for the standard input")
 	flags.StringVar(&metadata, "metadata", "", "JSON that goes beside the payload: JSON, @file, or -")
 	flags.StringVar(&r.namespace, "namespace", "", "namespace to look in; default is the engine's own")

@@ -81,6 +81,51 @@ func (p *program) completeWorkers(cmd *cobra.Command, args []string, _ string) (
 	}), cobra.ShellCompDirectiveNoFileComp
 }
 
+// completeUsers and completeKeys offer the names of accounts and keys for the first argument.
+func (p *program) completeUsers(cmd *cobra.Command, args []string, _ string) ([]string,
+	cobra.ShellCompDirective) {
+	return p.liveOffice(cmd.Context(), args, func(ctx context.Context, o *office) (names []string, err error) {
+		rows, err := o.users(ctx)
+		for _, u := range rows {
+			names = append(names, described(u.Name, u.Role))
+		}
+		return names, err
+	})
+}
+
+func (p *program) completeKeys(cmd *cobra.Command, args []string, _ string) ([]string,
+	cobra.ShellCompDirective) {
+	return p.liveOffice(cmd.Context(), args, func(ctx context.Context, o *office) (names []string, err error) {
+		rows, err := o.keys(ctx)
+		for _, k := range rows {
+			names = append(names, described(k.Name, k.Kind+", "+k.Status))
+		}
+		return names, err
+	})
+}
+
+// liveOffice asks the admin door for names. They are not kept: who has an account is nothing for a cache.
+func (p *program) liveOffice(ctx context.Context, args []string,
+	ask func(context.Context, *office) ([]string, error)) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(ctx, completeTimeout)
+	defer cancel()
+	o, err := p.office()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	names, err := ask(ctx, o)
+	if err != nil {
+		names = nil
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
 // described is a name with what the shell may show beside it, on one line.
 func described(name, about string) string {
 	about = strings.Join(strings.Fields(about), " ")
@@ -96,7 +141,11 @@ func (p *program) live(ctx context.Context, kind string, ask func(context.Contex
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	file := p.cacheFile(kind)
+	d, err := p.door()
+	if err != nil {
+		return nil
+	}
+	file := p.cacheFile(kind, d.URL)
 	names, age := readCache(file)
 	if age < cacheFresh {
 		return names
@@ -117,7 +166,7 @@ func (p *program) live(ctx context.Context, kind string, ask func(context.Contex
 }
 
 // cacheFile is where the names of an engine are kept, or "" without a folder for that.
-func (p *program) cacheFile(kind string) string {
+func (p *program) cacheFile(kind, engine string) string {
 	dir := p.getenv("XDG_CACHE_HOME")
 	if dir == "" {
 		var err error
@@ -125,7 +174,7 @@ func (p *program) cacheFile(kind string) string {
 			return ""
 		}
 	}
-	sum := sha256.Sum256([]byte(p.url))
+	sum := sha256.Sum256([]byte(engine))
 	return filepath.Join(dir, "plinth", kind+"-"+hex.EncodeToString(sum[:8])+".json")
 }
 

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -44,18 +46,24 @@ type contextRow struct {
 
 const maxContextFile = 1 << 20
 
-// contextPath is where contexts are kept.
+// contextPath is where contexts are kept: what os.UserConfigDir gives for the environment of this run.
 func (p *program) contextPath() (string, error) {
-	dir := p.getenv("XDG_CONFIG_HOME")
-	if dir == "" && p.getenv("HOME") != "" {
-		dir = filepath.Join(p.getenv("HOME"), ".config")
-	}
-	if dir == "" {
-		var err error
-		if dir, err = os.UserConfigDir(); err != nil {
-			return "", &house.Problem{Kind: fault.Invalid, Code: codeUsage, What: "there is no folder for contexts",
-				Why: err.Error(), Do: "set HOME or XDG_CONFIG_HOME", Err: err}
+	home, dir := p.getenv("HOME"), ""
+	switch runtime.GOOS {
+	case "windows":
+		dir = first(p.getenv("AppData"), p.getenv("APPDATA"))
+	case "darwin":
+		if home != "" {
+			dir = filepath.Join(home, "Library", "Application Support")
 		}
+	default:
+		if dir = p.getenv("XDG_CONFIG_HOME"); !filepath.IsAbs(dir) && home != "" {
+			dir = filepath.Join(home, ".config")
+		}
+	}
+	if !filepath.IsAbs(dir) {
+		return "", &house.Problem{Kind: fault.Invalid, Code: codeUsage, What: "there is no folder for contexts",
+			Do: "set HOME or XDG_CONFIG_HOME (AppData on Windows)"}
 	}
 	return filepath.Join(dir, "plinth", "contexts.toml"), nil
 }
@@ -114,7 +122,7 @@ func (p *program) keepContexts(f *contextFile) error {
 		return fmt.Errorf("write contexts: %w", err)
 	}
 	_, err = tmp.Write(b)
-	err = errors.Join(err, tmp.Close())
+	err = errors.Join(err, tmp.Sync(), tmp.Close())
 	if err == nil {
 		err = os.Rename(tmp.Name(), path)
 	}
@@ -182,7 +190,8 @@ func newContext(p *program) *cobra.Command {
 
 func (p *program) newContextList() *cobra.Command {
 	return p.prints(&cobra.Command{
-		Use: "list", Short: "List the contexts", Example: "  plinth context list --json", Args: args(0, 0, "no arguments"),
+		Use: "list", Short: "List the contexts", Example: "  plinth context list --json",
+		Args: args(0, 0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
 			f, err := p.contexts()
 			if err != nil {
@@ -216,41 +225,61 @@ func (p *program) newContextList() *cobra.Command {
 	}, formList, contextRow{})
 }
 
+// check looks at what was given for a context, and fills in the admin door.
+func (c *namedDoor) check() error {
+	if !contextName.MatchString(c.Name) || c.Name == "none" {
+		return usage(fmt.Sprintf("%q is no name for a context", c.Name), "use a-z, 0-9, dot, dash and underscore")
+	}
+	u, err := url.Parse(c.URL)
+	if err != nil || u.Hostname() == "" || u.Scheme != "ws" && u.Scheme != "wss" {
+		return usage("--url is missing or no ws:// or wss:// address", "such as --url ws://127.0.0.1:49134")
+	}
+	if c.Admin == "" {
+		scheme := "http"
+		if u.Scheme == "wss" {
+			scheme = "https"
+		}
+		c.Admin = scheme + "://" + net.JoinHostPort(u.Hostname(), "8081")
+	}
+	a, err := url.Parse(c.Admin)
+	if err != nil || a.Hostname() == "" || a.Scheme != "http" && a.Scheme != "https" {
+		return usage("--admin is no http:// or https:// address", "such as --admin "+defaultAdmin)
+	}
+	if u.User != nil || a.User != nil {
+		return usage("the address holds a key", "leave it out there, and give it with --token-file")
+	}
+	return nil
+}
+
 func (p *program) newContextAdd() *cobra.Command {
 	var c namedDoor
 	var file string
 	var use bool
 	cmd := &cobra.Command{
 		Use: "add NAME", Short: "Add a context, or change one",
-		Example: "  plinth context add prod --url wss://plinth.example.org:49134 --admin https://plinth.example.org:8081 " +
-			"--token-file key.txt\n  plinth context add prod --url ws://10.0.0.7:49134 --token-file - < key.txt",
+		Example: "  plinth context add prod --url wss://plinth.example.org:49134 --token-file key.txt\n" +
+			"  plinth context add prod --url ws://10.0.0.7:49134 --token-file - < key.txt",
 		Args: args(1, 1, "a name"),
 		RunE: func(_ *cobra.Command, given []string) error {
 			c.Name = given[0]
-			if !contextName.MatchString(c.Name) || c.Name == "none" {
-				return usage(fmt.Sprintf("%q is no name for a context", c.Name), "use a-z, 0-9, dot, dash and underscore")
-			}
-			u, err := url.Parse(c.URL)
-			if err != nil || u.Host == "" || u.Scheme != "ws" && u.Scheme != "wss" {
-				return usage("--url is missing or no ws:// or wss:// address", "such as --url ws://127.0.0.1:49134")
-			}
-			if c.Admin == "" {
-				scheme := "http://"
-				if u.Scheme == "wss" {
-					scheme = "https://"
-				}
-				c.Admin = scheme + u.Hostname() + ":8081"
+			if err := c.check(); err != nil {
+				return err
 			}
 			f, err := p.contexts()
 			if err != nil {
 				return err
 			}
-			if file != "" {
+			old := f.Contexts[c.Name]
+			switch {
+			case file != "":
 				if c.Token, err = p.readSecret(file); err != nil {
 					return usage("cannot read the key: "+err.Error(), "name a file that holds a key and nothing else, or -")
 				}
-			} else if old := f.Contexts[c.Name]; old != nil {
+			case old == nil || old.Token == "":
+			case sameHost(c.URL, old.URL) && sameHost(c.Admin, old.Admin):
 				c.Token = old.Token
+			default:
+				p.note("the key is not kept: the context leads to another address now")
 			}
 			f.Contexts[c.Name] = &c
 			if use || f.Current == "" {
@@ -275,8 +304,9 @@ func (p *program) newContextAdd() *cobra.Command {
 
 func (p *program) newContextUse() *cobra.Command {
 	return p.prints(&cobra.Command{
-		Use: "use NAME", Short: "Use a context from now on; none uses no context", Example: "  plinth context use prod",
-		Args: args(1, 1, "the name of a context"), ValidArgsFunction: p.completeContexts,
+		Use: "use NAME", Short: "Use a context from now on; none uses no context",
+		Example: "  plinth context use prod",
+		Args:    args(1, 1, "the name of a context"), ValidArgsFunction: p.completeContexts,
 		RunE: func(_ *cobra.Command, given []string) error {
 			f, err := p.contexts()
 			if err != nil {
@@ -371,7 +401,8 @@ func (p *program) newContextRemove() *cobra.Command {
 }
 
 // completeContexts gives the names of contexts to a shell.
-func (p *program) completeContexts(_ *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+func (p *program) completeContexts(_ *cobra.Command, _ []string, begun string) ([]string,
+	cobra.ShellCompDirective) {
 	f, err := p.contexts()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"runtime/debug"
@@ -13,6 +14,7 @@ import (
 	"github.com/plinth-run/plinth/internal/app"
 	"github.com/plinth-run/plinth/internal/budget"
 	"github.com/plinth-run/plinth/internal/house"
+	"github.com/plinth-run/plinth/worker"
 )
 
 // The states of a check, from good to bad. A note is worth knowing and nothing to worry about.
@@ -165,7 +167,14 @@ func (d *doctor) server(ctx context.Context) {
 	if env := d.p.getenv("PLINTH_URL"); env != "" {
 		d.p.url = env
 	}
+	d.p.data = d.config.Text(house.KeyFolder)
 	c, err := d.p.connect(ctx, time.Second)
+	if r := (*worker.RefusedError)(nil); errors.As(err, &r) {
+		d.running = true
+		d.add("server", stateWarn, "it runs at "+d.p.url+" and does not let this command in: "+r.Reason,
+			"give a credential, such as PLINTH_TOKEN_FILE")
+		return
+	}
 	if err != nil {
 		d.add("server", stateNote, "none runs at "+d.p.url, "start it with: plinth serve")
 		return

@@ -31,7 +31,7 @@ func exitCodes() []exitRow {
 		{exitFailed, "failed: the call or the check failed"},
 		{exitUsage, "usage: the command line or the configuration is wrong"},
 		{exitNotFound, "not found: no such function, worker or setting"},
-		{exitDenied, "not allowed"},
+		{exitDenied, "not allowed: no credential, a wrong one, or one that lacks the right"},
 		{exitConflict, "conflict: a name, a port or the data folder is taken"},
 		{exitTimeout, "timed out: it may still have happened"},
 		{exitUnavailable, "unavailable: trying again later may help"},
@@ -52,6 +52,8 @@ const (
 	codeUnreachable = "engine_unreachable"
 	codePartly      = "partly"
 	codeChecks      = "checks_failed"
+	codeUnclaimed   = "UNCLAIMED"
+	codeAuth        = "AUTH_ERROR"
 )
 
 // exitCode turns what went wrong into a code.

@@ -77,8 +77,12 @@ func (p *program) newFunctionAdd() *cobra.Command {
 			}
 			for _, h := range headers {
 				name, value, ok := strings.Cut(h, "=")
-				if !ok {
-					return usage("--header "+h+" is not NAME=VALUE", "such as --header X-Team=ops")
+				if !ok || name == "" {
+					return usage("a --header is not NAME=VALUE", "such as --header X-Team=ops")
+				}
+				if strings.EqualFold(name, "Authorization") {
+					return usage("the header Authorization is a secret, and a command line is seen by everyone",
+						"set a variable where Plinth runs, and give its name: --auth bearer:VARIABLE")
 				}
 				if f.Invocation.Headers == nil {
 					f.Invocation.Headers = map[string]string{}
@@ -91,7 +95,11 @@ func (p *program) newFunctionAdd() *cobra.Command {
 					return err
 				}
 			}
-			f.Invocation.TimeoutMS = timeout.Milliseconds()
+			if cmd.Flags().Changed("timeout") {
+				if f.Invocation.TimeoutMS = timeout.Milliseconds(); f.Invocation.TimeoutMS < 1 {
+					return usage("--timeout must be at least 1ms", "such as --timeout 5s")
+				}
+			}
 			if dry {
 				return p.finish("make function "+f.FunctionID+" of "+f.Invocation.URL, true)
 			}
@@ -100,7 +108,11 @@ func (p *program) newFunctionAdd() *cobra.Command {
 				if err := c.ask(ctx, "engine::http-functions::add", f, &row); err != nil {
 					return err
 				}
-				p.note("function %s is there", row.FunctionID)
+				word := "added"
+				if row.Replaced {
+					word = "replaced"
+				}
+				p.note("function %s is %s", row.FunctionID, word)
 				if p.wantJSON() {
 					return p.printJSON(row)
 				}
@@ -113,7 +125,7 @@ func (p *program) newFunctionAdd() *cobra.Command {
 	flags.StringVar(&f.Invocation.URL, "endpoint", "", "URL that is called, https unless the server allows http")
 	flags.StringVar(&f.Invocation.Method, "method", "", "GET, POST, PUT, PATCH or DELETE; default POST")
 	flags.StringArrayVar(&headers, "header", nil, "NAME=VALUE of a header; may be given more than once")
-	flags.DurationVar(&timeout, "timeout", 30*time.Second, "how long the endpoint may take")
+	flags.DurationVar(&timeout, "timeout", 0, "how long the endpoint may take; default is the server's")
 	flags.StringVar(&proof, "auth", "", "bearer:VARIABLE, hmac:VARIABLE or api_key:HEADER:VARIABLE of the server")
 	flags.StringVar(&f.Description, "description", "", "what the function does")
 	flags.StringVar(&f.Namespace, "namespace", "", "namespace; default is default")
@@ -121,9 +133,20 @@ func (p *program) newFunctionAdd() *cobra.Command {
 	return p.prints(cmd, formObject, addedRow{})
 }
 
-func notAdded(name string) error {
-	return &house.Problem{Kind: fault.NotFound, Code: "NOT_FOUND", What: "no function " + name + " was added",
+// notAdded tells that no such function was added, and which one may have been meant.
+func (c *client) notAdded(ctx context.Context, name string) error {
+	err := &house.Problem{Kind: fault.NotFound, Code: "NOT_FOUND", What: "no function " + name + " was added",
 		Why: "functions of workers go with their workers", Do: "plinth functions shows who hosts it"}
+	return near(err, name, func() (names []string, err error) {
+		var out struct {
+			Functions []addedRow `json:"functions"`
+		}
+		err = c.ask(ctx, "engine::http-functions::list", struct{}{}, &out)
+		for _, f := range out.Functions {
+			names = append(names, f.FunctionID)
+		}
+		return names, err
+	})
 }
 
 func (p *program) newFunctionRemove() *cobra.Command {
@@ -131,7 +154,7 @@ func (p *program) newFunctionRemove() *cobra.Command {
 	var dry bool
 	cmd := &cobra.Command{
 		Use: "remove NAME", Short: "Remove a function that was added", Example: "  plinth functions remove billing::charge",
-		Args: args(1, 1, "the name of a function"),
+		Args: args(1, 1, "the name of a function"), ValidArgsFunction: p.completeFunctions,
 		RunE: func(cmd *cobra.Command, given []string) error {
 			what := "remove function " + given[0]
 			if dry {
@@ -146,7 +169,7 @@ func (p *program) newFunctionRemove() *cobra.Command {
 					return err
 				}
 				if !out.Removed {
-					return notAdded(given[0])
+					return c.notAdded(ctx, given[0])
 				}
 				return p.finish(what, false)
 			})

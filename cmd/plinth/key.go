@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
@@ -36,13 +37,34 @@ func newKey(p *program) *cobra.Command {
 	list := p.newKeyList()
 	cmd := &cobra.Command{
 		Use: "key", Short: "Manage API keys and worker keys", GroupID: groupLook, Aliases: []string{"keys"},
-		Long: "A key has scopes: room:verb or room:verb:prefix, where the prefix narrows it to names that begin with it. Rooms are engine,\n" +
-			"flows, sites, secrets and admin; verbs are read, call, register, write and manage; * is all of them.",
-		Example: "  plinth key\n  plinth key create billing --kind worker --scope engine:register:billing:: --scope engine:call:billing::",
+		Long: "A key has scopes: room:verb or room:verb:prefix, where the prefix narrows it to names that begin with it.\n" +
+			"Rooms are engine, flows, sites, secrets and admin; verbs are read, call, register, write and manage; * is all.",
+		Example: "  plinth key\n  plinth key create billing --scope engine:register:billing:: --scope engine:call:billing::",
 	}
 	cmd.AddCommand(list, p.newKeyInfo(), p.newKeyCreate(), p.newKeyRevoke())
 	alone(cmd, list)
 	return cmd
+}
+
+// keys lists the keys.
+func (o *office) keys(ctx context.Context) ([]keyRow, error) {
+	out := struct {
+		Keys []keyRow `json:"keys"`
+	}{[]keyRow{}}
+	err := o.ask(ctx, http.MethodGet, "/api/keys", nil, &out)
+	return out.Keys, err
+}
+
+// askKey asks about one key; a failure has the names that may have been meant.
+func (o *office) askKey(ctx context.Context, key, method string, out any) error {
+	err := o.ask(ctx, method, "/api/keys/"+url.PathEscape(key), nil, out)
+	return near(err, key, func() (names []string, err error) {
+		rows, err := o.keys(ctx)
+		for _, k := range rows {
+			names = append(names, k.Name)
+		}
+		return names, err
+	})
 }
 
 func (p *program) newKeyList() *cobra.Command {
@@ -51,28 +73,26 @@ func (p *program) newKeyList() *cobra.Command {
 		Args: args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.withOffice(func(o *office) error {
-				out := struct {
-					Keys []keyRow `json:"keys"`
-				}{[]keyRow{}}
-				if err := o.ask(cmd.Context(), http.MethodGet, "/api/keys", nil, &out); err != nil {
+				rows, err := o.keys(cmd.Context())
+				if err != nil {
 					return err
 				}
 				if p.wantJSON() {
-					return printRows(p, out.Keys)
+					return printRows(p, rows)
 				}
-				if len(out.Keys) == 0 {
+				if len(rows) == 0 {
 					p.note("no keys yet: plinth key create NAME --kind worker --scope engine:*")
 					return nil
 				}
 				t := p.table("name", "prefix", "kind", "status", "scopes", "expires", "last used")
-				for _, k := range out.Keys {
+				for _, k := range rows {
 					expires := "never"
 					if k.Expires != nil {
 						expires = k.Expires.Format(time.DateOnly)
 					}
 					t.Row(k.Name, k.Prefix, k.Kind, k.Status, strings.Join(k.Scopes, " "), expires, ago(k.LastUsed))
 				}
-				_, err := t.WriteTo(p.out)
+				_, err = t.WriteTo(p.out)
 				return wrote(err)
 			})
 		},
@@ -107,14 +127,15 @@ func (p *program) printKey(k keyRow) error {
 
 func (p *program) newKeyInfo() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "info KEY", Short: "Show one key, by name, id or prefix", Example: "  plinth key info billing",
+		Use: "info KEY", ValidArgsFunction: p.completeKeys,
+		Short: "Show one key, by name, id or prefix", Example: "  plinth key info billing",
 		Args: args(1, 1, "a name, an id or a prefix"),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return p.withOffice(func(o *office) error {
 				var out struct {
 					Key keyRow `json:"key"`
 				}
-				if err := o.ask(cmd.Context(), http.MethodGet, "/api/keys/"+url.PathEscape(given[0]), nil, &out); err != nil {
+				if err := o.askKey(cmd.Context(), given[0], http.MethodGet, &out); err != nil {
 					return err
 				}
 				return p.printKey(out.Key)
@@ -171,17 +192,22 @@ func (p *program) newKeyCreate() *cobra.Command {
 }
 
 func (p *program) newKeyRevoke() *cobra.Command {
-	var dry bool
+	var dry, yes bool
 	cmd := &cobra.Command{
-		Use: "revoke KEY", Short: "End a key for good, and its connections", Example: "  plinth key revoke billing",
-		Args: args(1, 1, "a name, an id or a prefix"),
+		Use: "revoke KEY", ValidArgsFunction: p.completeKeys,
+		Short:   "End a key for good, and its connections",
+		Example: "  plinth key revoke billing\n  plinth key revoke billing --yes",
+		Args:    args(1, 1, "a name, an id or a prefix"),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			what := "revoke key " + given[0] + " and end its connections"
 			if dry {
 				return p.finish(what, true)
 			}
 			return p.withOffice(func(o *office) error {
-				if err := o.ask(cmd.Context(), http.MethodDelete, "/api/keys/"+url.PathEscape(given[0]), nil, nil); err != nil {
+				if err := p.sure(cmd.Context(), what, yes); err != nil {
+					return err
+				}
+				if err := o.askKey(cmd.Context(), given[0], http.MethodDelete, nil); err != nil {
 					return err
 				}
 				return p.finish(what, false)
@@ -190,5 +216,6 @@ func (p *program) newKeyRevoke() *cobra.Command {
 	}
 	p.doorFlags(cmd.Flags())
 	dryFlag(cmd, &dry)
+	yesFlag(cmd, &yes)
 	return p.prints(cmd, formObject, done{})
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,9 +36,10 @@ func (p *program) office() (*office, error) {
 		return nil, err
 	}
 	p.url = d.URL
-	return &office{d, &http.Client{Timeout: officeTimeout, CheckRedirect: func(*http.Request, []*http.Request) error {
+	stay := func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // a token goes to the door that was named, and to no other
-	}}}, nil
+	}
+	return &office{d, &http.Client{Timeout: officeTimeout, CheckRedirect: stay}}, nil
 }
 
 // withOffice runs a verb at the admin door.
@@ -104,8 +106,9 @@ func (o *office) ask(ctx context.Context, method, path string, in, out any) erro
 		return nil
 	}
 	if err := json.Unmarshal(b, out); err != nil {
-		return &house.Problem{Kind: fault.Internal, Code: "bad_answer", What: "the answer of " + path + " is not understood",
-			Why: err.Error(), Do: "check that " + o.door.Admin + " is the admin door of a Plinth of this version", Err: err}
+		return &house.Problem{Kind: fault.Internal, Code: "bad_answer", Err: err, Why: err.Error(),
+			What: "the answer of " + path + " is not understood",
+			Do:   "check that " + o.door.Admin + " is the admin door of a Plinth of this version"}
 	}
 	return nil
 }
@@ -114,7 +117,7 @@ func (o *office) ask(ctx context.Context, method, path string, in, out any) erro
 func (o *office) failed(status int, body []byte) error {
 	var r refusal
 	if json.Unmarshal(body, &r) != nil || r.Detail == "" {
-		r.Detail = http.StatusText(status)
+		r.Detail = first(http.StatusText(status), fmt.Sprint("status ", status))
 	}
 	for _, e := range r.Errors {
 		r.Detail += fmt.Sprintf("; %s: %s", e.Location, e.Message)
@@ -127,7 +130,7 @@ func (o *office) failed(status int, body []byte) error {
 	case http.StatusUnauthorized:
 		one.Kind, one.Do = fault.Denied, o.door.howToProve()
 	case http.StatusForbidden:
-		one.Kind = fault.Denied
+		one.Kind, one.Do = fault.Denied, o.howToBeAllowed()
 	case http.StatusNotFound:
 		one.Kind = fault.NotFound
 	case http.StatusConflict:
@@ -135,14 +138,67 @@ func (o *office) failed(status int, body []byte) error {
 	case http.StatusTooManyRequests:
 		one.Kind, one.Do = fault.Limit, "try again later"
 	case http.StatusServiceUnavailable:
-		one.Kind, one.Do = fault.Unavailable, "make the first account: plinth admin claim"
+		one.Kind, one.Do = fault.Unavailable, "try again later"
+		if r.Code == codeUnclaimed {
+			one.Do = "make the first account: plinth admin claim"
+		}
+	case http.StatusGatewayTimeout:
+		one.Kind = fault.Timeout
+	}
+	if status < 400 || r.Code == "" && one.Kind == fault.Internal {
+		one.Do = "check that " + o.door.Admin + " is the admin door of a Plinth"
 	}
 	return one
+}
+
+// howToBeAllowed says what to do about a right that is missing.
+func (o *office) howToBeAllowed() string {
+	if o.door.token == "" {
+		return o.door.howToProve()
+	}
+	return "plinth admin status shows who you are there and what you may do"
+}
+
+// near adds the names that may have been meant to a failure of kind NotFound. names is asked only then, and
+// its own failure is not told: the first one is.
+func near(err error, wanted string, names func() ([]string, error)) error {
+	one := (*house.Problem)(nil)
+	if !errors.As(err, &one) || one.Kind != fault.NotFound {
+		return err
+	}
+	if all, bad := names(); bad == nil {
+		one.Near = house.Nearest(wanted, all)
+	}
+	return err
 }
 
 // dryFlag adds --dry-run, which tells what would be done.
 func dryFlag(cmd *cobra.Command, dry *bool) {
 	cmd.Flags().BoolVar(dry, "dry-run", false, "say what would be done, and do nothing")
+}
+
+// yesFlag adds --yes, which answers the question of sure.
+func yesFlag(cmd *cobra.Command, yes *bool) {
+	cmd.Flags().BoolVar(yes, "yes", false, "do not ask; needed where nobody can be asked")
+}
+
+// sure asks before what cannot be undone. Without a terminal there is nobody to ask, so --yes is needed.
+func (p *program) sure(ctx context.Context, what string, yes bool) error {
+	if yes {
+		return nil
+	}
+	if !p.canAsk() {
+		return usage("this cannot be undone, and there is no terminal to ask at: "+what, "add --yes, or --dry-run to look first")
+	}
+	answer, err := p.ask(ctx, what+"? Type yes: ", true)
+	if err != nil {
+		return err
+	}
+	if !strings.EqualFold(strings.TrimSpace(answer), "yes") {
+		return &house.Problem{Kind: fault.Internal, Code: "declined", What: "nothing was done",
+			Why: "the answer was not yes"}
+	}
+	return nil
 }
 
 // done is what verbs print that change something and have nothing else to show.

@@ -30,7 +30,9 @@ type program struct {
 	progress string
 
 	// where to find a running Plinth, and how to prove oneself; empty: see door
-	url, admin, context, tokenFile string
+	url, admin, context, tokenFile, data string
+
+	inRead bool // the standard input was read for a secret
 
 	results map[*cobra.Command]result
 }

@@ -53,6 +53,8 @@ func commandReference(t *testing.T, table *house.Table) string {
 	b.WriteString("# Commands\n\n" + generated + commonText)
 	b.WriteString("\n## Flags of every verb\n\n")
 	flagTable(&b, root.PersistentFlags(), nil)
+	b.WriteString("\n## Flags of a running Plinth\n\n" + doorText)
+	flagTable(&b, doorSet(), nil)
 	b.WriteString("\n## Exit codes\n\n| code | meaning |\n| --- | --- |\n")
 	for _, row := range exitCodes() {
 		fmt.Fprintf(&b, "| %d | %s |\n", row.Code, row.Meaning)
@@ -77,13 +79,36 @@ then whether the stream is a terminal, ` + "`TERM` is not `dumb` and `CI`" + ` i
 | variable | meaning |
 | --- | --- |
 | ` + "`PLINTH_URL`" + ` | socket of the engine that the client verbs speak to; ` + "`--url`" + ` wins |
+| ` + "`PLINTH_ADMIN`" + ` | admin door that the client verbs speak to; ` + "`--admin`" + ` wins |
+| ` + "`PLINTH_TOKEN`, `PLINTH_TOKEN_FILE`" + ` | key, session token or local token, or a file that holds it; ` + "`--token-file`" + ` wins |
+| ` + "`III_TOKEN`" + ` | the same, weaker, as workers of the SDK take it |
+| ` + "`PLINTH_CONTEXT`" + ` | name of a context (` + "`plinth context`" + `); ` + "`--context`" + ` wins |
+| ` + "`PLINTH_DATA`" + ` | data folder of a server on this machine, whose local token is a credential; ` + "`--data`" + ` wins |
 | ` + "`PLINTH_PROGRESS`" + ` | what ` + "`--progress`" + ` takes, when the flag is not given |
 | ` + "`PLINTH_CONFIG`" + ` | configuration file of serve, config and doctor; ` + "`--config`" + ` wins |
 | ` + "`PLINTH_...`" + ` | settings: see [config.md](config.md) |
 
 Secrets are never flags, because every user of a machine can read the command lines on it. Payloads may come from a file
-(` + "`--data @file`" + `) or the standard input (` + "`--data -`" + `).
+(` + "`--data @file`" + `) or the standard input (` + "`--data -`" + `); keys, passwords and codes from a ` + "`--...-file`" + `, where ` + "`-`" + ` is the standard input, or, in a
+terminal, from a prompt without an echo.
+
+A credential is looked for in this order: ` + "`--token-file`" + `; the context that ` + "`--context`" + ` names; ` + "`PLINTH_TOKEN`" + `,
+` + "`PLINTH_TOKEN_FILE`" + `, ` + "`III_TOKEN`" + `; the context in use; the local token in the data folder. The key of a context goes to
+the host of that context alone, and the local token never leaves the machine. A refused credential is exit code 4.
+
+What cannot be undone asks first in a terminal, and elsewhere needs ` + "`--yes`" + `; ` + "`--dry-run`" + ` tells what would be done.
 `
+
+const doorText = `The verbs that speak to a running Plinth take these flags as well; ` + "`call`" + ` has no ` + "`--data`" + ` of this meaning.
+
+`
+
+// doorSet are the flags that the verbs have in common that speak to a running Plinth.
+func doorSet() *pflag.FlagSet {
+	set := pflag.NewFlagSet("", pflag.ContinueOnError)
+	newProgram(nil, nil, nil, nil).doorFlags(set)
+	return set
+}
 
 const errorText = `A verb that fails says on the standard error what failed, why, what to do, a stable code, and, for a failed call,
 its trace id. With ` + "`--json`" + ` that is one JSON object on one line:
@@ -111,8 +136,16 @@ func verbReference(b *strings.Builder, p *program, cmd *cobra.Command, table *ho
 		return ok
 	}
 	b.WriteString("\n")
-	if own.HasFlags() && flagTable(b, own, isSetting) {
+	door := doorSet()
+	common := func(f *pflag.Flag) bool {
+		same := door.Lookup(f.Name)
+		return isSetting(f) || same != nil && same.Usage == f.Usage
+	}
+	if own.HasFlags() && flagTable(b, own, common) {
 		b.WriteString("\n")
+	}
+	if f := own.Lookup("token-file"); f != nil && common(f) {
+		b.WriteString("Takes the [flags of a running Plinth](#flags-of-a-running-plinth) too.\n\n")
 	}
 	if f := own.Lookup("memory"); f != nil && isSetting(f) {
 		fmt.Fprintf(b, "Every setting is a flag too: see [config.md](config.md).\n\n")
@@ -248,5 +281,5 @@ variable counts as not set. ` + "`plinth config`" + ` prints every effective val
 checks, and ` + "`plinth config schema`" + ` prints a JSON Schema for editors.
 
 Sizes are written ` + "`256MiB`, `1.5GiB` (1024), `200MB`" + ` (1000) or as a number of bytes; durations ` + "`5s`, `250ms`, `1m30s`, `7d`" + `.
-Every address must be a loopback address: this version has no accounts.
+Until there is an account (` + "`plinth admin claim`" + `) every address must be a loopback address.
 `

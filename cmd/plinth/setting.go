@@ -13,7 +13,8 @@ import (
 
 // known are the variables of this command that are no settings.
 func known() []string {
-	return []string{"PLINTH_URL", "PLINTH_PROGRESS", "PLINTH_ADMIN", "PLINTH_CONTEXT", "PLINTH_TOKEN", "PLINTH_TOKEN_FILE"}
+	return []string{"PLINTH_URL", "PLINTH_PROGRESS", "PLINTH_ADMIN", "PLINTH_CONTEXT", "PLINTH_TOKEN",
+		"PLINTH_TOKEN_FILE"}
 }
 
 // settings are the flags of one verb that stand for settings, with what was given.

@@ -49,7 +49,8 @@ type triggerFilter struct {
 func newTriggers(p *program) *cobra.Command {
 	list := p.newTriggerList()
 	cmd := &cobra.Command{
-		Use: "triggers", Short: "List the triggers and their types", GroupID: groupUse, Aliases: []string{"trigger"},
+		Use: "triggers", Short: "List the triggers and their types", GroupID: groupUse,
+		Aliases: []string{"trigger"},
 		Example: "  plinth triggers\n  plinth triggers types\n  plinth triggers info 2b1e5f9c-30c5-4c5e-9d6e-0b7a6b3c2d10",
 	}
 	cmd.AddCommand(list, p.newTriggerInfo(), p.newTriggerTypes())

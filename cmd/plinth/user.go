@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,38 +19,38 @@ func newUser(p *program) *cobra.Command {
 			"rooms; viewer may read.",
 		Example: "  plinth user\n  plinth user create bob --role developer --password-file secret.txt",
 	}
-	cmd.AddCommand(list, p.newUserInfo(), p.newUserCreate(), p.newUserChange(), p.newUserPassword(), p.newUserRemove())
+	cmd.AddCommand(list, p.newUserInfo(), p.newUserCreate(), p.newUserChange(), p.newUserPassword(),
+		p.newUserTOTP(), p.newUserRemove())
 	alone(cmd, list)
 	return cmd
 }
 
 func (p *program) newUserList() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "list", Short: "List the accounts", Example: "  plinth user list --json", Args: args(0, 0, "no arguments"),
+		Use: "list", Short: "List the accounts", Example: "  plinth user list --json",
+		Args: args(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.withOffice(func(o *office) error {
-				out := struct {
-					Users []userRow `json:"users"`
-				}{[]userRow{}}
-				if err := o.ask(cmd.Context(), http.MethodGet, "/api/users", nil, &out); err != nil {
+				rows, err := o.users(cmd.Context())
+				if err != nil {
 					return err
 				}
 				if p.wantJSON() {
-					return printRows(p, out.Users)
+					return printRows(p, rows)
 				}
-				if len(out.Users) == 0 {
+				if len(rows) == 0 {
 					p.note("no accounts yet: plinth admin claim makes the first")
 					return nil
 				}
 				t := p.table("name", "role", "state", "codes", "last login", "e-mail")
-				for _, u := range out.Users {
+				for _, u := range rows {
 					state := "active"
 					if u.Disabled {
 						state = "disabled"
 					}
 					t.Row(u.Name, u.Role, state, yes(u.TOTP), ago(u.LastLogin), u.Email)
 				}
-				_, err := t.WriteTo(p.out)
+				_, err = t.WriteTo(p.out)
 				return wrote(err)
 			})
 		},
@@ -92,13 +94,38 @@ func (p *program) printUser(u userRow) error {
 	return wrote(err)
 }
 
+// userPath is where an account is, or something of it.
+func userPath(name string, rest ...string) string {
+	return "/api/users/" + url.PathEscape(name) + strings.Join(rest, "")
+}
+
+// users lists the accounts.
+func (o *office) users(ctx context.Context) ([]userRow, error) {
+	out := struct {
+		Users []userRow `json:"users"`
+	}{[]userRow{}}
+	err := o.ask(ctx, http.MethodGet, "/api/users", nil, &out)
+	return out.Users, err
+}
+
+// askUser is ask about one account; a failure has the names that may have been meant.
+func (o *office) askUser(ctx context.Context, name, method, path string, in, out any) error {
+	return near(o.ask(ctx, method, path, in, out), name, func() (names []string, err error) {
+		rows, err := o.users(ctx)
+		for _, u := range rows {
+			names = append(names, u.Name)
+		}
+		return names, err
+	})
+}
+
 // oneUser asks for an answer that holds an account, and prints it.
-func (p *program) oneUser(cmd *cobra.Command, method, path string, in any) error {
+func (p *program) oneUser(cmd *cobra.Command, name, method, path string, in any) error {
 	return p.withOffice(func(o *office) error {
 		var out struct {
 			User userRow `json:"user"`
 		}
-		if err := o.ask(cmd.Context(), method, path, in, &out); err != nil {
+		if err := o.askUser(cmd.Context(), name, method, path, in, &out); err != nil {
 			return err
 		}
 		return p.printUser(out.User)
@@ -107,9 +134,10 @@ func (p *program) oneUser(cmd *cobra.Command, method, path string, in any) error
 
 func (p *program) newUserInfo() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "info NAME", Short: "Show one account", Example: "  plinth user info ann", Args: args(1, 1, "a name"),
+		Use: "info NAME", ValidArgsFunction: p.completeUsers,
+		Short: "Show one account", Example: "  plinth user info ann", Args: args(1, 1, "a name"),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			return p.oneUser(cmd, http.MethodGet, "/api/users/"+url.PathEscape(given[0]), nil)
+			return p.oneUser(cmd, given[0], http.MethodGet, userPath(given[0]), nil)
 		},
 	}
 	p.doorFlags(cmd.Flags())
@@ -126,12 +154,12 @@ func (p *program) newUserCreate() *cobra.Command {
 			if dry {
 				return p.printUser(userRow{Name: given[0], Role: role, Email: email})
 			}
-			text, err := p.password(file)
+			text, err := p.password(cmd.Context(), file)
 			if err != nil {
 				return err
 			}
-			return p.oneUser(cmd, http.MethodPost, "/api/users", map[string]string{"name": given[0], "role": role,
-				"email": email, "password": text})
+			return p.oneUser(cmd, given[0], http.MethodPost, "/api/users",
+				map[string]string{"name": given[0], "role": role, "email": email, "password": text})
 		},
 	}
 	p.doorFlags(cmd.Flags())
@@ -146,7 +174,8 @@ func (p *program) newUserChange() *cobra.Command {
 	var role, email string
 	var disable, enable bool
 	cmd := &cobra.Command{
-		Use: "change NAME", Short: "Change role or e-mail of an account, disable or enable it", Args: args(1, 1, "a name"),
+		Use: "change NAME", ValidArgsFunction: p.completeUsers,
+		Short: "Change role or e-mail of an account, disable or enable it", Args: args(1, 1, "a name"),
 		Example: "  plinth user change bob --role admin\n  plinth user change bob --disable",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			in := map[string]any{}
@@ -164,7 +193,7 @@ func (p *program) newUserChange() *cobra.Command {
 			case len(in) == 0:
 				return usage("there is nothing to change", "give --role, --email, --disable or --enable")
 			}
-			return p.oneUser(cmd, http.MethodPatch, "/api/users/"+url.PathEscape(given[0]), in)
+			return p.oneUser(cmd, given[0], http.MethodPatch, userPath(given[0]), in)
 		},
 	}
 	p.doorFlags(cmd.Flags())
@@ -178,22 +207,24 @@ func (p *program) newUserChange() *cobra.Command {
 func (p *program) newUserPassword() *cobra.Command {
 	var file, old string
 	cmd := &cobra.Command{
-		Use: "password NAME", Short: "Set a password, and end the sessions of the account", Args: args(1, 1, "a name"),
+		Use: "password NAME", ValidArgsFunction: p.completeUsers,
+		Short: "Set a password, and end the sessions of the account", Args: args(1, 1, "a name"),
 		Example: "  plinth user password bob --password-file secret.txt",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return p.withOffice(func(o *office) error {
 				in := map[string]string{}
 				var err error
 				if old != "" {
-					if in["old_password"], err = p.password(old); err != nil {
+					in["old_password"], err = p.secret(cmd.Context(), old, "old password", "--old-password-file", false)
+					if err != nil {
 						return err
 					}
 				}
-				if in["password"], err = p.password(file); err != nil {
+				if in["password"], err = p.password(cmd.Context(), file); err != nil {
 					return err
 				}
-				path := "/api/users/" + url.PathEscape(given[0]) + "/password"
-				if err := o.ask(cmd.Context(), http.MethodPut, path, in, nil); err != nil {
+				err = o.askUser(cmd.Context(), given[0], http.MethodPut, userPath(given[0], "/password"), in, nil)
+				if err != nil {
 					return err
 				}
 				return p.finish("set the password of "+given[0], false)
@@ -207,17 +238,22 @@ func (p *program) newUserPassword() *cobra.Command {
 }
 
 func (p *program) newUserRemove() *cobra.Command {
-	var dry bool
+	var dry, yes bool
 	cmd := &cobra.Command{
-		Use: "remove NAME", Short: "Remove an account, its sessions and its keys", Args: args(1, 1, "a name"),
-		Example: "  plinth user remove bob",
+		Use: "remove NAME", ValidArgsFunction: p.completeUsers,
+		Short: "Remove an account, its sessions and its keys", Args: args(1, 1, "a name"),
+		Example: "  plinth user remove bob\n  plinth user remove bob --yes",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			what := "remove user " + given[0] + ", its sessions and its keys"
 			if dry {
 				return p.finish(what, true)
 			}
 			return p.withOffice(func(o *office) error {
-				if err := o.ask(cmd.Context(), http.MethodDelete, "/api/users/"+url.PathEscape(given[0]), nil, nil); err != nil {
+				if err := p.sure(cmd.Context(), what, yes); err != nil {
+					return err
+				}
+				err := o.askUser(cmd.Context(), given[0], http.MethodDelete, userPath(given[0]), nil, nil)
+				if err != nil {
 					return err
 				}
 				return p.finish(what, false)
@@ -226,5 +262,6 @@ func (p *program) newUserRemove() *cobra.Command {
 	}
 	p.doorFlags(cmd.Flags())
 	dryFlag(cmd, &dry)
+	yesFlag(cmd, &yes)
 	return p.prints(cmd, formObject, done{})
 }
