@@ -30,18 +30,6 @@ func (e *Engine) endpoint(s *httpfn.Spec) fn.Target {
 	})
 }
 
-// spec reads the member invocation of a registration and holds it against the policy.
-func (e *Engine) spec(raw []byte) (*httpfn.Spec, *fault.Error) {
-	s, err := httpfn.Parse(raw)
-	if err != nil {
-		return nil, err
-	}
-	if err := e.http.Check(context.Background(), s); err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
 // openEndpoints opens the durable registrations and puts them into the table of functions.
 func (e *Engine) openEndpoints() (err error) {
 	e.http = httpfn.New(e.cfg.HTTP, httpfn.Options{Log: e.log})
@@ -92,18 +80,20 @@ func (e *Engine) addEndpoint(ctx context.Context, in endpointInput) (any, error)
 	if err := e.checkEndpoint(&n); err != nil {
 		return nil, err
 	}
-	s, bad := e.spec(orEmpty(in.Invocation))
+	var bad *fault.Error
+	if n.Spec, bad = httpfn.Parse(orEmpty(in.Invocation)); bad == nil {
+		bad = e.http.Check(ctx, n.Spec)
+	}
 	if bad != nil {
 		return nil, bad
 	}
-	n.Spec = s
 	e.enlist.Lock()
 	defer e.enlist.Unlock()
 	before, _ := e.catalog.Get(n.Namespace, n.FunctionID)
 	if _, err := e.fn.Add(e.endpoints, e.specOf(&n)); err != nil {
 		return nil, conflicted(err)
 	}
-	replaced, err := e.catalog.Put(ctx, n)
+	replaced, err := e.catalog.Put(context.WithoutCancel(ctx), n) // it may become durable whatever ctx does
 	if err != nil {
 		e.fn.Remove(e.endpoints, n.Namespace, n.FunctionID)
 		if before != nil {
@@ -162,7 +152,7 @@ func (e *Engine) removeEndpoint(ctx context.Context, in endpointInput) (any, err
 	}
 	e.enlist.Lock()
 	defer e.enlist.Unlock()
-	removed, err := e.catalog.Remove(ctx, space, in.FunctionID)
+	removed, err := e.catalog.Remove(context.WithoutCancel(ctx), space, in.FunctionID)
 	if err != nil {
 		return nil, err
 	}

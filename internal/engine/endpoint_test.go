@@ -54,17 +54,23 @@ func TestAWorkerRegistersAnHTTPFunction(t *testing.T) {
 	}
 }
 
-func TestAnHTTPFunctionThatIsNotAllowedIsRejected(t *testing.T) {
+func TestCallsOfAnHTTPFunctionThatIsNotAllowedSaySo(t *testing.T) {
 	url := site(t)
 	r := start(t, func(c *engine.Config) {
 		c.HTTP = httpfn.Policy{Allow: []string{"*"}, BlockPrivate: true, RequireHTTPS: true}
 	})
 	w := r.worker("w")
 	for _, invocation := range []string{fmt.Sprintf(`{"url":%q}`, url), `{"url":"https://127.0.0.1/x"}`,
-		`{"url":"https://[::ffff:10.0.0.1]/"}`, `{"url":"file:///etc/passwd"}`} {
-		if got := registers(w, "a::b", `,"invocation":`+invocation); got != wire.CodeURLValidationFailed {
+		`{"url":"https://[::ffff:10.0.0.1]/"}`} {
+		if got := registers(w, "a::b", `,"invocation":`+invocation); got != "" {
 			t.Errorf("%s: got %q", invocation, got)
 		}
+		if got := w.call("a::b", "1").code(); got != wire.CodeURLValidationFailed {
+			t.Errorf("%s: a call got %q", invocation, got)
+		}
+	}
+	if got := registers(w, "a::c", `,"invocation":{"url":"file:///etc/passwd"}`); got != wire.CodeURLValidationFailed {
+		t.Errorf("what can never be called is rejected at once: got %q", got)
 	}
 	if got := registers(w, "a::b", `,"invocation":{}`); got == "" {
 		t.Error("an invocation without a URL was taken")

@@ -65,6 +65,7 @@ func (e *Engine) measure() {
 			{"plinth_triggers_parked", t.Parked},
 			{"plinth_trigger_events_dropped_total", e.news.dropped.Load()},
 			{"plinth_panics_total", s.Panics + l.Panics},
+			{"plinth_engine_tls_handshakes_failed_total", l.Handshakes},
 			{"plinth_engine_messages_malformed_total", c.malformed.Load()},
 			{"plinth_engine_messages_oversized_total", c.oversized.Load()},
 			{"plinth_engine_messages_ignored_total", c.ignored.Load()},
@@ -90,6 +91,7 @@ func (e *Engine) sockets() (s loop.Stats) {
 		n := g.loops.Stats()
 		s.Panics += n.Panics
 		s.BytesIn += n.BytesIn
+		s.Handshakes += n.Handshakes
 		s.BytesOut += n.BytesOut
 	}
 	return s

@@ -1,12 +1,14 @@
 package engine
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"unicode"
 	"unicode/utf8"
 	"unique"
 
+	"github.com/plinth-run/plinth/internal/engine/httpfn"
 	"github.com/plinth-run/plinth/internal/fault"
 	"github.com/plinth-run/plinth/internal/fn"
 	"github.com/plinth-run/plinth/wire"
@@ -92,9 +94,14 @@ func (k *conn) add(f *wire.Frame) error {
 	}
 	marks, target := marksOf(f.Metadata), fn.Target((*host)(k))
 	if !wire.IsNull(f.Invocation) {
-		s, err := e.spec(f.Invocation)
+		s, err := httpfn.Parse(f.Invocation)
 		if err != nil {
 			return err
+		}
+		if err := e.http.Check(context.Background(), s); err != nil {
+			// Each call says so, with its own code; the worker's SDK would ignore a rejection.
+			k.complain("HTTP function may not be called", "function", clipText(f.ID), "code", err.Code, "error",
+				err.Message)
 		}
 		target = e.endpoint(s)
 	}
