@@ -205,7 +205,7 @@ func ExampleWorker_RegisterTriggerType() {
 	b := <-events
 	fmt.Println("config:", string(b.Config))
 	ctx := context.Background()
-	if err := w.Void(ctx, b.Function, []byte(`{"from":"Ann"}`), worker.CallNamespace(b.Namespace)); err != nil {
+	if err := w.Void(ctx, b.Function, []byte(`{"from":"Ann"}`), worker.CallBinding(b)); err != nil {
 		panic(err)
 	}
 	<-done

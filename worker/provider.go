@@ -24,14 +24,20 @@ type TriggerType struct {
 }
 
 // Binding is a function that wants to be called when something happens. When it does, the provider makes the
-// call: w.CallWith(ctx, b.Function, payload, worker.CallNamespace(b.Namespace)), or Void.
+// call: w.CallWith(ctx, b.Function, payload, worker.CallBinding(b)), or Void.
 type Binding struct {
 	ID        string
 	Type      string
 	Function  string
 	Namespace string          // of the function, never empty
 	Config    json.RawMessage // nil: none
-	Metadata  json.RawMessage // nil: none
+	Metadata  json.RawMessage // goes with every call; nil: none
+}
+
+// CallBinding sends the call where a binding wants it, the namespace of its function, and with the metadata of
+// its trigger.
+func CallBinding(b Binding) CallOption {
+	return func(o *callOptions) { o.namespace, o.metadata = b.Namespace, b.Metadata }
 }
 
 func (b *Binding) equal(o *Binding) bool {

@@ -18,7 +18,7 @@ type Trigger struct {
 	Type     string // id of the trigger type
 	Function string // what is called; any worker may host it
 	Config   any    // says of what to tell, as JSON; its shape is that of the type. nil: none
-	Metadata any    // as JSON, handed to the provider; nil: none
+	Metadata any    // as JSON; the function finds it in Current at every call. nil: none
 
 	// Namespace is that of the function. Default: that of the worker.
 	Namespace string

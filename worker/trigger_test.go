@@ -70,9 +70,10 @@ func TestTriggerGoesToItsProviderAndCallsItsFunction(t *testing.T) {
 		p := e.Worker(t, worker.Options{Name: "p"}, c.offer)
 		rung := make(chan string, 1)
 		var h *worker.TriggerHandle
-		w := e.Worker(t, worker.Options{Name: "w"}, func(w *worker.Worker) (err error) {
-			err = w.Register("wake", func(_ context.Context, payload []byte) ([]byte, error) {
-				rung <- string(payload)
+		e.Worker(t, worker.Options{Name: "w", Namespace: "home"}, func(w *worker.Worker) (err error) {
+			err = w.Register("wake", func(ctx context.Context, payload []byte) ([]byte, error) {
+				inv, _ := worker.Current(ctx)
+				rung <- string(payload) + " with " + string(inv.Metadata())
 				return nil, nil
 			})
 			if err == nil {
@@ -81,18 +82,18 @@ func TestTriggerGoesToItsProviderAndCallsItsFunction(t *testing.T) {
 			}
 			return err
 		})
-		if got := c.take(); got != `+default/wake {"hour":7}` {
+		if got := c.take(); got != `+home/wake {"hour":7}` {
 			t.Fatalf("got %s", got)
 		}
 		b := c.bound[h.ID()]
 		if b.Type != "clock" || string(b.Metadata) != "[1]" {
 			t.Errorf("got %+v", b)
 		}
-		_, err := p.CallWith(t.Context(), b.Function, []byte(`"7:00"`), worker.CallNamespace(b.Namespace))
+		_, err := p.CallWith(t.Context(), b.Function, []byte(`"7:00"`), worker.CallBinding(b))
 		if err != nil {
 			t.Error(err)
 		}
-		if got := <-rung; got != `"7:00"` {
+		if got := <-rung; got != `"7:00" with [1]` {
 			t.Errorf("rung with %s", got)
 		}
 		if !h.Unregister() || h.Unregister() {
@@ -101,7 +102,6 @@ func TestTriggerGoesToItsProviderAndCallsItsFunction(t *testing.T) {
 		if got := c.take(); got != "-wake" {
 			t.Errorf("got %s", got)
 		}
-		_ = w
 	})
 }
 
