@@ -303,3 +303,15 @@ func TestNamesThatMayHaveBeenMeantAreAskedForOnlyWhenNothingIsFound(t *testing.T
 		t.Errorf("got %v", got)
 	}
 }
+
+func TestNamesOfContextsAreTame(t *testing.T) {
+	for name, want := range map[string]bool{
+		"prod": true, "a": true, "0": true, "eu-west_1.b": true, strings.Repeat("a", 64): true,
+		"": false, strings.Repeat("a", 65): false, "-a": false, ".a": false, "A": false, "a b": false, "a/b": false,
+		"a\nb": false, "ä": false, "a\"]": false,
+	} {
+		if got := contextName(name); got != want {
+			t.Errorf("%q: got %t", name, got)
+		}
+	}
+}

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -169,7 +168,13 @@ func (f *contextFile) row(c *namedDoor) contextRow {
 	return contextRow{c.Name, c.URL, c.Admin, c.Token != "", c.Name == f.Current}
 }
 
-var contextName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+// contextName reports whether a text may name a context: 1 to 64 of a-z, 0-9, dot, dash and underscore, the
+// first a letter or a digit.
+func contextName(text string) bool {
+	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+	return text != "" && len(text) <= 64 && strings.IndexByte(letters, text[0]) >= 0 &&
+		strings.Trim(text, letters+"._-") == ""
+}
 
 // newContext makes `plinth context` with its verbs; alone it lists.
 func newContext(p *program) *cobra.Command {
@@ -227,7 +232,7 @@ func (p *program) newContextList() *cobra.Command {
 
 // check looks at what was given for a context, and fills in the admin door.
 func (c *namedDoor) check() error {
-	if !contextName.MatchString(c.Name) || c.Name == "none" {
+	if !contextName(c.Name) || c.Name == "none" {
 		return usage(fmt.Sprintf("%q is no name for a context", c.Name), "use a-z, 0-9, dot, dash and underscore")
 	}
 	u, err := url.Parse(c.URL)

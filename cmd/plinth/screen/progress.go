@@ -4,27 +4,27 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
-
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
+	"unicode/utf8"
 )
 
 const (
 	redraw    = 100 * time.Millisecond // a bar at most ten times a second
 	plainLine = 5 * time.Second        // a plain line every five seconds
+
+	minBar, maxBar = 10, 30 // columns
 )
 
 // Progress tells how far a long piece of work is: steps in order, each with a count. What it shows goes
 // to one writer, by its mode.
 type Progress struct {
-	w    io.Writer
-	mode string
+	w     io.Writer
+	mode  string
+	width int // columns of the terminal
 
-	bars  *mpb.Progress // Bars only
-	bar   *mpb.Bar
 	step  step
-	shown time.Time // when the last plain line was written
+	shown time.Time // when the last line was written, or the bar drawn
 }
 
 // step is the piece under way.
@@ -50,15 +50,10 @@ type Event struct {
 // NewProgress makes a progress of a mode that ProgressMode gave, on a writer of so many columns (0: 80).
 // Close it.
 func NewProgress(w io.Writer, mode string, width int) *Progress {
-	p := &Progress{w: w, mode: mode}
 	if width <= 0 {
 		width = 80
 	}
-	if mode == Bars {
-		p.bars = mpb.New(mpb.WithOutput(w), mpb.WithRefreshRate(redraw), mpb.WithWidth(width),
-			mpb.WithAutoRefresh())
-	}
-	return p
+	return &Progress{w: w, mode: mode, width: width}
 }
 
 // Step ends the step under way and begins the next one: "[2/5] name".
@@ -68,14 +63,7 @@ func (p *Progress) Step(number, of int, name string, total int64, unit string) {
 	p.shown = p.step.begun
 	switch p.mode {
 	case Bars:
-		p.bar = p.bars.New(total, mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]"),
-			mpb.PrependDecorators(decor.Name(p.step.title()+" ")),
-			mpb.AppendDecorators(
-				decor.CountersNoUnit(" %d/%d "+unit),
-				decor.AverageSpeed(0, ", %.0f/s"),
-				decor.Elapsed(decor.ET_STYLE_GO, decor.WCSyncSpace),
-				decor.OnComplete(decor.AverageETA(decor.ET_STYLE_GO, decor.WCSyncSpace), ""),
-			))
+		p.draw("")
 	case Plain:
 		p.print(p.step.title())
 	}
@@ -87,7 +75,10 @@ func (p *Progress) Update(done int64) {
 	p.step.done = done
 	switch p.mode {
 	case Bars:
-		p.bar.SetCurrent(done)
+		if time.Since(p.shown) >= redraw {
+			p.shown = time.Now()
+			p.draw("")
+		}
 	case Plain, JSON:
 		if time.Since(p.shown) >= plainLine {
 			p.shown = time.Now()
@@ -98,46 +89,58 @@ func (p *Progress) Update(done int64) {
 }
 
 // Close ends the last step and leaves the terminal as it should be.
-func (p *Progress) Close() {
-	p.end()
-	if p.bars != nil {
-		p.bars.Wait()
-	}
-}
+func (p *Progress) Close() { p.end() }
 
 func (p *Progress) end() {
 	if p.step.number == 0 {
 		return
 	}
-	if p.bar != nil {
-		p.bar.SetTotal(p.step.done, true)
-		p.bar.Wait()
-		p.bar = nil
+	if p.mode == Bars {
+		p.draw("\n")
 	}
 	p.plain(", done")
 	p.event("end")
 	p.step = step{}
 }
 
+// draw writes the line under way anew: "[2/5] calls [====>    ] 40%, 400/1000 calls, 80/s, 5s gone, 7s left".
+// The bar has the columns that the words leave, or is left out.
+func (p *Progress) draw(end string) {
+	s, told := &p.step, p.told(end != "")
+	line := s.title() + ": " + told
+	room := min(maxBar, p.width-utf8.RuneCountInString(s.title()+told)-len(" [] ")-1)
+	if s.total > 0 && room >= minBar {
+		full := int(int64(room) * min(s.done, s.total) / s.total)
+		bar := strings.Repeat("=", full)
+		if full > 0 && full < room {
+			bar = bar[1:] + ">"
+		}
+		line = fmt.Sprintf("%s [%-*s] %s", s.title(), room, bar, told)
+	}
+	_, _ = fmt.Fprint(p.w, "\r"+cut(line, p.width-1)+"\x1b[K"+end) // as print
+}
+
 // plain prints a line such as "[2/5] calls: 40%, 400/1000 calls, 80/s, 5s gone, 7s left".
 func (p *Progress) plain(tail string) {
-	if p.mode != Plain {
-		return
+	if p.mode == Plain {
+		p.print(p.step.title() + ": " + p.told(tail != "") + tail)
 	}
+}
+
+// told is how far the step is, in words.
+func (p *Progress) told(over bool) string {
 	s := &p.step
-	text := s.title() + ": "
-	gone := time.Since(s.begun)
+	text := fmt.Sprintf("%d %s", s.done, s.unit)
 	if s.total > 0 {
-		text += fmt.Sprintf("%d%%, %d/%d %s", s.done*100/s.total, s.done, s.total, s.unit)
-	} else {
-		text += fmt.Sprintf("%d %s", s.done, s.unit)
+		text = fmt.Sprintf("%d%%, %d/%d %s", s.done*100/s.total, s.done, s.total, s.unit)
 	}
+	gone := time.Since(s.begun)
 	text += p.rate() + ", " + gone.Round(time.Second).String() + " gone"
-	if tail == "" && s.done > 0 && s.total > s.done {
+	if !over && s.done > 0 && s.total > s.done {
 		left := time.Duration(float64(gone) / float64(s.done) * float64(s.total-s.done))
 		text += ", " + left.Round(time.Second).String() + " left"
 	}
-	p.print(text + tail)
+	return text
 }
 
 // rate is ", 80/s" or empty.

@@ -104,6 +104,47 @@ func TestBarsAreDrawnAtMostTenTimesASecond(t *testing.T) {
 	})
 }
 
+func TestBarFillsTheLineAndNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, width := range []int{20, 60, 80, 200} {
+			var out bytes.Buffer
+			work(NewProgress(&out, Bars, width))
+			for frame := range strings.SplitSeq(out.String(), "\r") {
+				line, rest, drawn := strings.Cut(frame, "\x1b[K")
+				if n := len([]rune(line)); n >= width || drawn && rest != "" && rest != "\n" {
+					t.Errorf("of %d columns, %d are drawn: %q", width, n, frame)
+				}
+			}
+			if got := strings.Count(out.String(), "\n"); got != 2 {
+				t.Errorf("%d steps have %d lines", 2, got)
+			}
+		}
+	})
+}
+
+func TestBarGrowsWithTheWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		p := NewProgress(&out, Bars, 80)
+		p.Step(1, 1, "copy", 4, "files")
+		for done := range int64(6) { // one more than there are, as a source may grow
+			<-time.After(time.Second)
+			p.Update(done)
+		}
+		p.Close()
+		for _, want := range []string{
+			"\r[1/1] copy [                              ] 0%, 0/4 files, 0s gone\x1b[K",
+			"\r[1/1] copy [======>                     ] 25%, 1/4 files, 0/s, 2s gone, 6s left\x1b[K",
+			"] 100%, 4/4 files, 1/s, 5s gone\x1b[K",
+			"] 125%, 5/4 files, 1/s, 6s gone\x1b[K\n",
+		} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("no %q in\n%q", want, out.String())
+			}
+		}
+	})
+}
+
 func TestProgressWithoutStepsCloses(t *testing.T) {
 	for _, mode := range []string{Bars, Plain, JSON, Quiet} {
 		var out bytes.Buffer
