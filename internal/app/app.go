@@ -20,6 +20,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/plinth-run/plinth/internal/budget"
 
+	"github.com/plinth-run/plinth/internal/auth"
 	"github.com/plinth-run/plinth/internal/auth/api"
 	"github.com/plinth-run/plinth/internal/engine"
 	"github.com/plinth-run/plinth/internal/engine/httpfn"
@@ -61,6 +62,7 @@ type App struct {
 	admin  *house.Admin
 
 	workers, adminURL string
+	more              map[string]string // URLs of further listeners, by name
 }
 
 // Open makes the rooms, takes the data folder and binds the ports. When it fails, everything it took is
@@ -134,7 +136,7 @@ func (a *App) open(ctx context.Context) error {
 		Checks:  []house.Check{{Name: "engine", Ready: a.engine.Ready}},
 		Metrics: metrics.WritePrometheus, Log: a.log, Protect: api.Protect(a.auth.Auth), Version: a.opts.Version})
 	a.admin.Offer(func(h huma.API) {
-		api.Register(h, a.auth.Auth, api.Options{Backup: a.backup, Link: a.claimLink})
+		api.Register(h, a.auth.Auth, api.Options{Backup: a.backup, Link: a.claimLink, Log: a.log})
 	})
 	a.auth.Watch(a.engine.Revoke)
 	metrics.Collector(a.auth.WritePrometheus)
@@ -161,6 +163,9 @@ func (a *App) openFolder() error {
 func (a *App) backup(ctx context.Context, target string) (api.Summary, error) {
 	if !filepath.IsAbs(target) {
 		return api.Summary{}, fault.New(fault.Invalid, wire.CodeInvalidArguments, "target must be an absolute path")
+	}
+	if there, err := os.ReadDir(target); err == nil && len(there) > 0 {
+		return api.Summary{}, fault.Newf(fault.Conflict, auth.CodeExists, "%s is not empty: name a new folder", target)
 	}
 	sources := a.auth.Sources()
 	maps.Copy(sources, a.engine.Sources())
@@ -225,6 +230,15 @@ func (a *App) bind(ctx context.Context) error {
 	if a.cfg.Text(KeyEngineCert) != "" {
 		a.workers = "wss://" + doors[0].String()
 	}
+	a.more = map[string]string{}
+	for i, name := range a.cfg.Names(listenerFamily) {
+		scheme := "ws://"
+		if a.cfg.Text(listenerFamily+"."+name+".tls_cert") != "" {
+			scheme = "wss://"
+		}
+		a.more[name] = scheme + doors[i+1].String()
+		a.log.Info("further worker listener", "name", name, "url", a.more[name])
+	}
 	s, _ := a.cfg.Table().Find(house.KeyAdminListen)
 	at, err := a.admin.Listen(ctx, a.cfg.Text(house.KeyAdminListen))
 	if err != nil {
@@ -262,6 +276,9 @@ func (a *App) Close() (err error) {
 	}
 	return err
 }
+
+// Listeners are the URLs of the further worker listeners, by name.
+func (a *App) Listeners() map[string]string { return maps.Clone(a.more) }
 
 // Banner says what is open where.
 func (a *App) Banner() house.Banner {

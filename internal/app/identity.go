@@ -38,6 +38,9 @@ func (a access) Register(_, name string) *fault.Error {
 }
 
 func lacks(verb, name string) *fault.Error {
+	if verb == fn.VerbRead.String() || verb == fn.VerbManage.String() {
+		return fault.Newf(fault.Denied, wire.CodeForbidden, "the credential lacks the scope %s:%s", engineRoom, verb)
+	}
 	return fault.Newf(fault.Denied, wire.CodeForbidden, "the credential lacks the scope %s:%s:%s", engineRoom, verb,
 		name)
 }

@@ -22,7 +22,7 @@ func listenerSettings() []house.Setting {
 		{Key: key("origins"), Type: house.List, Help: "origins of browser pages that may connect there"},
 		{Key: key("auth_function"), Type: house.Text,
 			Help: "function that decides who comes in; without it a key is asked for"},
-		{Key: key("expose"), Type: house.List, Check: checkRules,
+		{Key: key("expose"), Type: house.List, Check: checkRule,
 			Help: "rules of what may be called there: service::* or a JSON object; with a function or a rule, nothing else may"},
 		{Key: key("on_function_registration"), Type: house.Text, Help: "hook that decides on functions"},
 		{Key: key("on_trigger_registration"), Type: house.Text, Help: "hook that decides on triggers"},
@@ -31,11 +31,8 @@ func listenerSettings() []house.Setting {
 	}
 }
 
-// checkRules reads one expose rule.
-func checkRules(text string) error {
-	if text == "" {
-		return nil
-	}
+// checkRule reads one expose rule.
+func checkRule(text string) error {
 	_, err := rbac.ParseRule(text)
 	return err
 }

@@ -111,7 +111,7 @@ func (r *fileReader) add(table []string, node *unstable.Node) {
 		for children.Next() {
 			switch item := children.Node(); item.Kind {
 			case unstable.String:
-				if strings.Contains(string(item.Data), ",") {
+				if len(splitItems(string(item.Data))) > 1 {
 					e.bad = "has a comma inside an item"
 				}
 				items = append(items, string(item.Data))

@@ -3,6 +3,7 @@ package house
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -190,5 +191,30 @@ func TestSchemaDescribesEverySetting(t *testing.T) {
 				t.Fatalf("%s: %s is not in the schema", s.Key, part)
 			}
 		}
+	}
+}
+
+func TestAnItemOfAListMayBeAJSONObject(t *testing.T) {
+	s := Setting{Key: "x", Type: List, Check: func(item string) error {
+		if item == "bad" {
+			return errors.New("that one")
+		}
+		return nil
+	}}
+	for text, want := range map[string][]string{
+		`a, b`:                          {"a", "b"},
+		`{"a":1,"b":"},{"},c`:           {`{"a":1,"b":"},{"}`, "c"},
+		`{"a":"\",","b":{"c":1,"d":2}}`: {`{"a":"\",","b":{"c":1,"d":2}}`},
+		`match("x"),{"a":`:              {`match("x")`, `{"a":`},
+		`}a,b`:                          {"}a", "b"},
+		``:                              {},
+	} {
+		got, err := s.parse(text)
+		if err != nil || !slices.Equal(got.([]string), want) {
+			t.Errorf("%s: got %q, %v", text, got, err)
+		}
+	}
+	if _, err := s.parse("a,bad"); err == nil || !strings.Contains(err.Error(), "that one") {
+		t.Errorf("a bad item: got %v", err)
 	}
 }

@@ -22,6 +22,8 @@ func (s *Setting) parse(text string) (any, error) {
 		n = v
 	case time.Duration:
 		n = int64(v)
+	case []string:
+		return value, nil // each item is checked
 	default:
 		return value, s.check(text)
 	}
@@ -75,13 +77,17 @@ func (s *Setting) read(text string) (any, error) {
 	return text, nil
 }
 
-// list splits at commas; blanks around an item are dropped, and so are empty items.
+// list splits at commas; blanks around an item are dropped, and so are empty items. Each item has to pass the
+// setting's check.
 func (s *Setting) list(text string) ([]string, error) {
 	items := []string{}
-	for item := range strings.SplitSeq(text, ",") {
+	for _, item := range splitItems(text) {
 		item = strings.TrimSpace(item)
 		if item == "" || slices.Contains(items, item) {
 			continue
+		}
+		if err := s.check(item); err != nil {
+			return nil, err
 		}
 		if len(s.Words) > 0 && !slices.Contains(s.Words, item) {
 			return nil, s.notAWord(item)
@@ -89,6 +95,28 @@ func (s *Setting) list(text string) ([]string, error) {
 		items = append(items, item)
 	}
 	return items, nil
+}
+
+// splitItems splits at the commas that stand in no JSON object: an item may be one.
+func splitItems(text string) (items []string) {
+	deep, quoted, begin := 0, false, 0
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case deep > 0 && quoted && c == '\\':
+			i++
+		case deep > 0 && c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{':
+			deep++
+		case c == '}' && deep > 0:
+			deep--
+		case c == ',' && deep == 0:
+			items = append(items, text[begin:i])
+			begin = i + 1
+		}
+	}
+	return append(items, text[begin:])
 }
 
 func (s *Setting) notAWord(text string) error {
