@@ -63,7 +63,7 @@ var thirdParty = map[string][]string{
 	"github.com/gofrs/flock":                  {"internal/store"},
 	"github.com/google/go-cmp":                {"tests"},
 	"github.com/google/jsonschema-go":         {"worker"},
-	"github.com/pelletier/go-toml/v2":         {"internal/house"},
+	"github.com/pelletier/go-toml/v2":         {"internal/house", "cmd"},
 	"github.com/rogpeppe/go-internal":         {"tests"},
 	"github.com/spf13/cobra":                  {"cmd"},
 	"github.com/spf13/pflag":                  {"cmd"},

@@ -9,6 +9,7 @@ const (
 	CodeTimeout              = "TIMEOUT"                // the timer of the caller's SDK
 	CodeForbidden            = "FORBIDDEN"              // access rules
 	CodeAuthError            = "AUTH_ERROR"             // in error frames only: the session is refused
+	CodeUnclaimed            = "UNCLAIMED"              // a refused handshake: there is no account yet
 	CodeInvalidNamespace     = "INVALID_NAMESPACE"      // a namespace was given and is blank or no text
 	CodeEnqueueError         = "enqueue_error"          // the queue is unknown or its worker missing
 	CodeInvocationError      = "invocation_error"       // internal failure while waiting

@@ -1,4 +1,5 @@
-// Command gate-go decides who comes in through a listener with rules: whoever brings the header Authorization:
+// Command gate-go decides who comes in through a listener with rules: whoever brings the header
+// Authorization:
 // Bearer open-sesame. It also hosts two functions, of which the guide exposes one.
 package main
 

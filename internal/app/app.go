@@ -165,7 +165,8 @@ func (a *App) backup(ctx context.Context, target string) (api.Summary, error) {
 		return api.Summary{}, fault.New(fault.Invalid, wire.CodeInvalidArguments, "target must be an absolute path")
 	}
 	if there, err := os.ReadDir(target); err == nil && len(there) > 0 {
-		return api.Summary{}, fault.Newf(fault.Conflict, auth.CodeExists, "%s is not empty: name a new folder", target)
+		return api.Summary{}, fault.Newf(fault.Conflict, auth.CodeExists, "%s is not empty: name a new folder",
+			target)
 	}
 	sources := a.auth.Sources()
 	maps.Copy(sources, a.engine.Sources())
@@ -180,7 +181,8 @@ func (a *App) backup(ctx context.Context, target string) (api.Summary, error) {
 	return s, nil
 }
 
-// claimLink is where a person makes the first account. The token stands in the fragment, which no server and no
+// claimLink is where a person makes the first account. The token stands in the fragment, which no server
+// and no
 // log is told.
 func (a *App) claimLink(token string) string { return a.adminURL + "/setup#token=" + token }
 

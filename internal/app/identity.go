@@ -39,7 +39,8 @@ func (a access) Register(_, name string) *fault.Error {
 
 func lacks(verb, name string) *fault.Error {
 	if verb == fn.VerbRead.String() || verb == fn.VerbManage.String() {
-		return fault.Newf(fault.Denied, wire.CodeForbidden, "the credential lacks the scope %s:%s", engineRoom, verb)
+		return fault.Newf(fault.Denied, wire.CodeForbidden, "the credential lacks the scope %s:%s", engineRoom,
+			verb)
 	}
 	return fault.Newf(fault.Denied, wire.CodeForbidden, "the credential lacks the scope %s:%s:%s", engineRoom, verb,
 		name)
@@ -70,7 +71,8 @@ func authenticate(a *auth.Auth) func(engine.Attempt) (fn.Principal, *fault.Error
 	}
 }
 
-// identity is the auth room with the goroutine that runs it. It runs from Open on, since the first account may
+// identity is the auth room with the goroutine that runs it. It runs from Open on, since the first account
+// may
 // have to be made before a door opens.
 type identity struct {
 	*auth.Auth
@@ -79,7 +81,8 @@ type identity struct {
 }
 
 // openIdentity opens the auth room, runs it, and makes the first account where the configuration has one.
-func openIdentity(ctx context.Context, dir *store.Dir, cfg *house.Config, log *slog.Logger) (*identity, error) {
+func openIdentity(ctx context.Context, dir *store.Dir, cfg *house.Config, log *slog.Logger) (*identity,
+	error) {
 	a, err := auth.Open(ctx, dir, auth.Options{Log: log})
 	if err != nil {
 		return nil, err

@@ -36,7 +36,8 @@ func Rooms() []string { return []string{"engine"} }
 
 // Settings returns the table of every setting of the program.
 func Settings() (*house.Table, error) {
-	return house.NewTable(house.Settings(Rooms()), engineSettings(), listenerSettings(), bootstrapSettings(), limitSettings())
+	return house.NewTable(house.Settings(Rooms()), engineSettings(), listenerSettings(), bootstrapSettings(),
+		limitSettings())
 }
 
 // bootstrapSettings make the first account without a hand; they do nothing once there is one.

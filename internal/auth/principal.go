@@ -24,7 +24,7 @@ const (
 
 // Codes of this package besides those of the protocol.
 const (
-	CodeUnclaimed      = "UNCLAIMED"
+	CodeUnclaimed      = wire.CodeUnclaimed
 	CodeAlreadyClaimed = "ALREADY_CLAIMED"
 	CodeBadScope       = "BAD_SCOPE"
 	CodeBadName        = "BAD_NAME"

@@ -89,7 +89,8 @@ type Engine struct {
 
 type workerName struct{ space, name string }
 
-// readBytes is the most of one read: a channel's frames of 64 KiB come several at a time, which is worth half of
+// readBytes is the most of one read: a channel's frames of 64 KiB come several at a time, which is worth
+// half of
 // their throughput.
 const readBytes = 256 << 10
 

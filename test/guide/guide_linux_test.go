@@ -184,7 +184,8 @@ func free(t *testing.T) string {
 func (s *shell) take(p step) {
 	s.t.Helper()
 	if p.file != "" {
-		if err := os.WriteFile(filepath.Join(s.dir, p.file), []byte(strings.ReplaceAll(p.text, guidePort, s.public)),
+		if err := os.WriteFile(filepath.Join(s.dir, p.file), []byte(strings.ReplaceAll(p.text, guidePort,
+			s.public)),
 			0o600); err != nil {
 			s.t.Fatal(err)
 		}
@@ -212,7 +213,8 @@ func (s *shell) take(p step) {
 func (s *shell) run(command string) (output, status string) {
 	s.t.Helper()
 	const mark = "@@@ended "
-	if _, err := fmt.Fprintf(s.in, "{ %s\n}\necho \"%s$?\"\n", strings.TrimSuffix(command, "\n"), mark); err != nil {
+	if _, err := fmt.Fprintf(s.in, "{ %s\n}\necho \"%s$?\"\n", strings.TrimSuffix(command, "\n"),
+		mark); err != nil {
 		s.t.Fatal(err)
 	}
 	if err := s.end.SetReadDeadline(time.Now().Add(patience)); err != nil {

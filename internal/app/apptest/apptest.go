@@ -90,7 +90,8 @@ func load(t testing.TB, set map[string]string) *house.Config {
 func Refused(t testing.TB, set map[string]string) error {
 	t.Helper()
 	cfg := load(t, set)
-	a, err := app.Open(context.Background(), cfg, app.Options{Version: "test", Log: io.Discard, LogName: "nowhere"})
+	a, err := app.Open(context.Background(), cfg, app.Options{Version: "test", Log: io.Discard,
+		LogName: "nowhere"})
 	if err == nil {
 		if cerr := a.Close(); cerr != nil {
 			t.Error(cerr)

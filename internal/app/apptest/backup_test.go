@@ -28,12 +28,16 @@ func code(err error) string {
 
 func mustRegister(t *testing.T, w *worker.Worker, name string) {
 	t.Helper()
-	if err := w.Register(name, func(_ context.Context, in []byte) ([]byte, error) { return in, nil }); err != nil {
+	if err := w.Register(name, func(_ context.Context, in []byte) ([]byte, error) {
+		return in,
+			nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestABackupUnderLoadRestoresTheSameIdentitiesAndFunctions makes a backup while a thousand calls a second go on
+// TestABackupUnderLoadRestoresTheSameIdentitiesAndFunctions makes a backup while a thousand calls a second
+// go on
 // and keys are made, and starts a Plinth on what was restored.
 func TestABackupUnderLoadRestoresTheSameIdentitiesAndFunctions(t *testing.T) {
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -43,7 +47,10 @@ func TestABackupUnderLoadRestoresTheSameIdentitiesAndFunctions(t *testing.T) {
 	open := map[string]string{"engine.http.block_private": "false", "engine.http.require_https": "false"}
 	h := apptest.Start(t, open)
 	local := h.Claim()
-	h.Worker(worker.Options{Name: "host", Token: local}, func(w *worker.Worker) { mustRegister(t, w, "x::echo") })
+	h.Worker(worker.Options{Name: "host", Token: local}, func(w *worker.Worker) {
+		mustRegister(t, w,
+			"x::echo")
+	})
 	caller, _ := h.Worker(worker.Options{Name: "caller", Token: local}, nil)
 	key, _ := h.Key("api", "before", 0, "engine:*")
 	add := fmt.Sprintf(`{"function_id":"hook::send","invocation":{"url":%q}}`, site.URL)
@@ -80,7 +87,8 @@ func TestABackupUnderLoadRestoresTheSameIdentitiesAndFunctions(t *testing.T) {
 		Files int
 		Bytes int64
 	}
-	if got := h.Ask(local, http.MethodPost, "/api/backups", map[string]string{"target": target}, &made); got != 201 {
+	if got := h.Ask(local, http.MethodPost, "/api/backups", map[string]string{"target": target},
+		&made); got != 201 {
 		t.Fatalf("backup: status %d", got)
 	}
 	stop()
@@ -88,7 +96,8 @@ func TestABackupUnderLoadRestoresTheSameIdentitiesAndFunctions(t *testing.T) {
 	if made.Files == 0 || made.Bytes == 0 {
 		t.Errorf("got %+v", made)
 	}
-	if got := h.Ask(local, http.MethodPost, "/api/backups", map[string]string{"target": target}, nil); got/100 != 4 {
+	if got := h.Ask(local, http.MethodPost, "/api/backups", map[string]string{"target": target},
+		nil); got/100 != 4 {
 		t.Errorf("a second backup into the same folder: status %d", got)
 	}
 

@@ -44,7 +44,8 @@ func knock(t *testing.T, url, path string, header ...string) int {
 	return a.StatusCode
 }
 
-// TestEveryWorkerDoorAsksForEveryKindOfCredential is the matrix of the worker sockets; that of the admin door is
+// TestEveryWorkerDoorAsksForEveryKindOfCredential is the matrix of the worker sockets; that of the admin
+// door is
 // in internal/auth/api.
 func TestEveryWorkerDoorAsksForEveryKindOfCredential(t *testing.T) {
 	h := apptest.Start(t, map[string]string{
@@ -86,7 +87,8 @@ func TestEveryWorkerDoorAsksForEveryKindOfCredential(t *testing.T) {
 	}
 	short, _ := h.Key("worker", "short", 1, "engine:*")
 	var login struct{ Token string }
-	h.Ask("", http.MethodPost, "/api/login", map[string]string{"name": "ann", "password": apptest.Password}, &login)
+	h.Ask("", http.MethodPost, "/api/login", map[string]string{"name": "ann", "password": apptest.Password},
+		&login)
 	check(after, "none", nil, 401)
 	check(after, "a page", []string{page}, 403)
 	check(after, "a page with a key", []string{page, "Authorization: Bearer " + good}, 403)

@@ -50,7 +50,8 @@ func certificate(t *testing.T) (cert, key string, trust *tls.Config) {
 		t.Fatal(err)
 	}
 	pool.AddCert(parsed)
-	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "EC PRIVATE KEY", raw), &tls.Config{RootCAs: pool}
+	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "EC PRIVATE KEY", raw),
+		&tls.Config{RootCAs: pool}
 }
 
 // TestAWorkerOverTLSCallsOneWithout crosses the two kinds of event loops, in calls and in a channel.
