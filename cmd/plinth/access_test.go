@@ -2,7 +2,12 @@ package main
 
 import (
 	"bytes"
+	"crypto/hmac"
+	"crypto/sha1"
+	"encoding/base32"
+	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -11,8 +16,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/pquerna/otp/totp"
 
 	"github.com/plinth-run/plinth/internal/fault"
 	"github.com/plinth-run/plinth/internal/house"
@@ -65,10 +68,7 @@ func TestOneTimeCodesAreSetUpAndThenAskedFor(t *testing.T) {
 	if err := json.Unmarshal([]byte(started), &app); err != nil {
 		t.Fatal(err)
 	}
-	code, err := totp.GenerateCode(app.Secret, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	code := codeOf(t, app.Secret)
 	confirmed := ann.must(code[:3]+" "+code[3:], "user", "totp", "confirm", "ann", "--code-file", "-", "--json")
 	judge(t, shape("user", "totp", "confirm"), "--json", []byte(confirmed))
 	var recovery recoveryRow
@@ -99,6 +99,19 @@ func TestOneTimeCodesAreSetUpAndThenAskedFor(t *testing.T) {
 	}
 }
 
+// codeOf is what an authenticator app shows now (RFC 6238 with six digits, 30 seconds and SHA-1).
+func codeOf(t *testing.T, secret string) string {
+	t.Helper()
+	key, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := hmac.New(sha1.New, key)
+	_ = binary.Write(sum, binary.BigEndian, time.Now().Unix()/30) // a hash takes all
+	b := sum.Sum(nil)
+	return fmt.Sprintf("%06d", binary.BigEndian.Uint32(b[b[len(b)-1]&15:])&0x7fffffff%1_000_000)
+}
+
 func TestLoginDoesNotThrowAwayAKey(t *testing.T) {
 	s := serve(t)
 	s.do(t, "admin", "claim", "--name", "ann", "--password-file", "-")
@@ -120,8 +133,9 @@ func TestLoginDoesNotThrowAwayAKey(t *testing.T) {
 	}
 }
 
-// office answers every request with one status and body, and keeps what it was sent.
-func fakeOffice(t *testing.T, status int, header http.Header, body string) (address string, seen *http.Header) {
+// fakeOffice answers every request with one status and body, and keeps what it was sent.
+func fakeOffice(t *testing.T, status int, header http.Header, body string) (address string,
+	seen *http.Header) {
 	t.Helper()
 	seen = new(http.Header)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -178,7 +192,8 @@ func TestTokenDoesNotFollowARedirect(t *testing.T) {
 	elsewhere, seen := fakeOffice(t, 200, nil, `{"users":[]}`)
 	address, _ := fakeOffice(t, 307, http.Header{"Location": {elsewhere}}, "")
 	w := person{t, []string{"PLINTH_ADMIN=" + address, "PLINTH_TOKEN=pk_x"}}
-	if code, _, told := w.run("", "user", "list"); code != exitFailed || !strings.Contains(told, "is the admin door") {
+	code, _, told := w.run("", "user", "list")
+	if code != exitFailed || !strings.Contains(told, "is the admin door") {
 		t.Errorf("left with %d: %s", code, told)
 	}
 	if *seen != nil {
@@ -189,7 +204,8 @@ func TestTokenDoesNotFollowARedirect(t *testing.T) {
 func TestAnswerThatBreaksOffIsUnavailable(t *testing.T) {
 	address, _ := fakeOffice(t, 200, http.Header{"Content-Length": {"1000"}}, `{"users":[`)
 	w := person{t, []string{"PLINTH_ADMIN=" + address}}
-	if code, _, told := w.run("", "user", "list"); code != exitUnavailable || !strings.Contains(told, "broke off") {
+	code, _, told := w.run("", "user", "list")
+	if code != exitUnavailable || !strings.Contains(told, "broke off") {
 		t.Errorf("left with %d: %s", code, told)
 	}
 }
@@ -299,7 +315,8 @@ func TestNamesThatMayHaveBeenMeantAreAskedForOnlyWhenNothingIsFound(t *testing.T
 		t.Errorf("got %q", one.Near)
 	}
 	two := &house.Problem{Kind: fault.NotFound}
-	if got := near(two, "x", func() ([]string, error) { return nil, io.EOF }); got != error(two) || two.Near != nil {
+	got := near(two, "x", func() ([]string, error) { return nil, io.EOF })
+	if got != error(two) || two.Near != nil {
 		t.Errorf("got %v", got)
 	}
 }

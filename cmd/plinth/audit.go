@@ -70,7 +70,8 @@ func (p *program) newAuditList() *cobra.Command {
 				}
 			}
 			if limit < 1 || limit > maxAudit {
-				return usage(fmt.Sprintf("--limit must be between 1 and %d", maxAudit), "narrow the list with the other flags")
+				return usage(fmt.Sprintf("--limit must be between 1 and %d", maxAudit),
+					"narrow the list with the other flags")
 			}
 			for _, f := range [][3]string{{"--since", "after", since}, {"--until", "before", until}} {
 				at, err := moment(f[2])

@@ -123,8 +123,9 @@ func (p *program) newBackupRestore() *cobra.Command {
 				return usage("the folder has no path: "+err.Error(), "give an absolute path")
 			}
 			if held, err := os.ReadDir(target); err == nil && len(held) > 0 {
-				return &house.Problem{Kind: fault.Conflict, Code: "folder_not_empty", What: "cannot restore into " + target,
-					Why: "it holds something already", Do: "name a folder that is new or empty"}
+				return &house.Problem{Kind: fault.Conflict, Code: "folder_not_empty",
+					What: "cannot restore into " + target, Why: "it holds something already",
+					Do: "name a folder that is new or empty"}
 			}
 			if dry {
 				return p.finish(fmt.Sprintf("restore %d files into %s", len(m.Files), target), true)

@@ -88,12 +88,14 @@ func TestPasswordIsAskedForTwiceAndNeverShown(t *testing.T) {
 	const password = "correct horse battery"
 	code, screen, echo := converse(t, nil, []string{"hash-password"},
 		say{"Password: ", password + "\n", true}, say{"Again: ", password + "\n", true})
-	if code != exitDone || !strings.Contains(screen, "$argon2id$") || strings.Contains(screen, "horse") || !echo {
+	if code != exitDone || !echo || !strings.Contains(screen, "$argon2id$") ||
+		strings.Contains(screen, "horse") {
 		t.Errorf("left with %d, echo %t: %q", code, echo, screen)
 	}
 	code, screen, echo = converse(t, nil, []string{"hash-password"},
 		say{"Password: ", password + "\n", true}, say{"Again: ", "another\n", true})
-	if code != exitUsage || !strings.Contains(screen, "the two differ") || strings.Contains(screen, "another\r") || !echo {
+	if code != exitUsage || !echo || !strings.Contains(screen, "the two differ") ||
+		strings.Contains(screen, "another\r") {
 		t.Errorf("left with %d, echo %t: %q", code, echo, screen)
 	}
 }
@@ -108,7 +110,8 @@ func TestInterruptedPromptLeavesTheTerminalAsItWas(t *testing.T) {
 func TestFirstAccountIsMadeAtTheTerminal(t *testing.T) {
 	s := serve(t)
 	token := strings.TrimSpace(s.do(t, "admin", "claim-token"))
-	code, screen, _ := converse(t, []string{"PLINTH_URL=" + s.url, "PLINTH_ADMIN=" + s.admin, "PLINTH_DATA=" + t.TempDir()},
+	environ := []string{"PLINTH_URL=" + s.url, "PLINTH_ADMIN=" + s.admin, "PLINTH_DATA=" + t.TempDir()}
+	code, screen, _ := converse(t, environ,
 		[]string{"admin", "claim", "--name", "ann"}, say{"Claim token: ", token + "\n", true},
 		say{"Password: ", "correct horse battery\n", true}, say{"Again: ", "correct horse battery\n", true})
 	if code != exitDone || !strings.Contains(screen, "account ann is made") ||
@@ -138,7 +141,8 @@ func TestWhatCannotBeUndoneIsAskedForAtTheTerminal(t *testing.T) {
 	if out := s.do(t, "key", "list", "--json"); !strings.Contains(out, `"status":"revoked"`) {
 		t.Errorf("got %s", out)
 	}
-	if code, screen, _ := converse(t, environ, []string{"user", "remove", "bob", "--yes"}); code != exitNotFound {
+	code, screen, _ = converse(t, environ, []string{"user", "remove", "bob", "--yes"})
+	if code != exitNotFound {
 		t.Errorf("left with %d: %q", code, screen)
 	}
 }

@@ -50,8 +50,8 @@ func newRoot(p *program) *cobra.Command {
 	root.SetHelpCommand(newHelp(p))
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(newServe(p), newCall(p), newFunctions(p), newWorkers(p), newTriggers(p), newKey(p),
-		newUser(p), newAdmin(p), newAudit(p), newContext(p), newBackup(p), newHashPassword(p), newLogin(p), newLogout(p),
-		newConfig(p), newDoctor(p), newBench(p), newVersion(p), newCompletion(p))
+		newUser(p), newAdmin(p), newAudit(p), newContext(p), newBackup(p), newHashPassword(p),
+		newLogin(p), newLogout(p), newConfig(p), newDoctor(p), newBench(p), newVersion(p), newCompletion(p))
 	for _, c := range root.Commands() {
 		strict(c)
 	}

@@ -106,7 +106,8 @@ func (p *program) newTriggerInfo() *cobra.Command {
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return p.withEngine(cmd.Context(), func(ctx context.Context, c *client) error {
 				var d triggerDetail
-				if err := c.ask(ctx, "engine::registered-triggers::info", map[string]string{"id": given[0]}, &d); err != nil {
+				in := map[string]string{"id": given[0]}
+				if err := c.ask(ctx, "engine::registered-triggers::info", in, &d); err != nil {
 					return err
 				}
 				if p.wantJSON() {
