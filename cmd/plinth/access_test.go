@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/plinth-run/plinth/internal/fault"
 	"github.com/plinth-run/plinth/internal/house"
 )
@@ -330,5 +332,89 @@ func TestNamesOfContextsAreTame(t *testing.T) {
 		if got := contextName(name); got != want {
 			t.Errorf("%q: got %t", name, got)
 		}
+	}
+}
+
+func TestEveryVerbSaysHowToComeIn(t *testing.T) {
+	here, words := furnished(t)
+	given := samples("")
+	given["plinth user create"] = []string{"bob", "--password-file", "PASSWORD"}
+	open := map[string]bool{ // these need no credential, or bring one
+		"plinth admin claim": true, "plinth login": true, "plinth logout": true, "plinth context show": true,
+	}
+	nobody := person{t, []string{"HOME=" + t.TempDir(), "PLINTH_URL=" + here.url, "PLINTH_ADMIN=" + here.admin}}
+	asked := 0
+	verbs(newRoot(newProgram(nil, nil, nil, nil)), func(cmd *cobra.Command) {
+		path := cmd.CommandPath()
+		if cmd.Flags().Lookup("token-file") == nil || open[path] || strings.HasPrefix(path, "plinth context") {
+			return
+		}
+		line := strings.Fields(path)[1:]
+		for _, word := range given[path] {
+			if word != "--dry-run" {
+				line = append(line, first(words[word], word))
+			}
+		}
+		if cmd.Flags().Lookup("yes") != nil {
+			line = append(line, "--yes")
+		}
+		asked++
+		code, out, told := nobody.run("000000", line...)
+		if code != exitDenied || out != "" || !strings.Contains(told, "give a key: --token-file") {
+			t.Errorf("%v left with %d: %s%s", line, code, out, told)
+		}
+	})
+	if asked < 30 {
+		t.Errorf("only %d verbs were asked", asked)
+	}
+}
+
+func TestAuthOfAnEndpointNamesVariables(t *testing.T) {
+	for text, want := range map[string]*httpAuth{
+		"bearer:TOKEN":         {Type: "bearer", TokenKey: "TOKEN"},
+		"hmac:SECRET":          {Type: "hmac", SecretKey: "SECRET"},
+		"api_key:X-Key:SECRET": {Type: "api_key", Header: "X-Key", ValueKey: "SECRET"},
+		"":                     nil, "bearer": nil, "bearer:": nil, "bearer:a:b": nil, "hmac:": nil, "basic:X": nil,
+		"api_key:X": nil, "api_key::X": nil, "api_key:X:": nil, "api_key:a:b:c": nil,
+	} {
+		got, err := parseHTTPAuth(text)
+		if (err == nil) != (want != nil) || want != nil && *got != *want {
+			t.Errorf("%q: got %+v, %v", text, got, err)
+		}
+		if err != nil && text != "" && strings.Contains(err.Error(), text) {
+			t.Errorf("%q: a secret in the place of a name would be told: %v", text, err)
+		}
+	}
+}
+
+func TestNamesOfAccountsAndKeysComplete(t *testing.T) {
+	s := serve(t)
+	s.do(t, "admin", "claim", "--name", "ann", "--password-file", "-")
+	s.do(t, "key", "create", "billing", "--scope", "engine:read")
+	for verb, want := range map[string]string{
+		"user info": "ann\towner", "user totp remove": "ann\towner", "key revoke": "billing\tworker, active",
+	} {
+		out := s.do(t, append(append([]string{"__complete"}, strings.Fields(verb)...), "")...)
+		if !strings.Contains(out, want+"\n") {
+			t.Errorf("%s: got %q", verb, out)
+		}
+	}
+	nobody := person{t, []string{"HOME=" + t.TempDir(), "PLINTH_ADMIN=" + s.admin}}
+	if out := nobody.must("", "__complete", "user", "info", ""); strings.Contains(out, "ann") {
+		t.Errorf("got %q", out)
+	}
+}
+
+func TestCachedNamesBelongToOneEngine(t *testing.T) {
+	home := t.TempDir()
+	ask := func(url string) string {
+		w := person{t, []string{"HOME=" + home, "XDG_CACHE_HOME=" + home, "PLINTH_URL=" + url}}
+		return w.must("", "__complete", "call", "")
+	}
+	if out := ask(serving(t)); !strings.Contains(out, "hello::greet") {
+		t.Errorf("got %q", out)
+	}
+	if out := ask(serve(t).url); strings.Contains(out, "hello::greet") {
+		t.Errorf("of another engine: %q", out)
 	}
 }

@@ -110,6 +110,9 @@ func (p *program) newClaimToken() *cobra.Command {
 				if p.wantJSON() {
 					return p.printJSON(row)
 				}
+				if p.errFacts.Terminal && row.URL != "" { // for a person, not for a log
+					p.note("give it to plinth admin claim, or open %s", row.URL)
+				}
 				return p.print(row.Token + "\n")
 			})
 		},

@@ -73,7 +73,8 @@ func (p *program) newFunctionAdd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, given []string) error {
 			f.FunctionID = given[0]
 			if f.Invocation.URL == "" {
-				return usage("--endpoint is missing", "such as --endpoint https://example.org/hook")
+				return usage("--endpoint is missing",
+					"such as --endpoint https://example.org/hook; --url is the socket of the engine")
 			}
 			for _, h := range headers {
 				name, value, ok := strings.Cut(h, "=")

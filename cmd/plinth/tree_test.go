@@ -61,7 +61,7 @@ func samples(port string) map[string][]string {
 		"plinth user password":     {"ann", "--password-file", "PASSWORD"},
 		"plinth user remove":       {"ann", "--dry-run"},
 		"plinth user totp start":   {"ann"},
-		"plinth user totp confirm": {"ann", "--code-file", "CODE"},
+		"plinth user totp confirm": {"ann", "--code-file", "-"},
 		"plinth user totp remove":  {"ann", "--dry-run"},
 		"plinth login":             {"ann", "--password-file", "PASSWORD", "--context", "kept"},
 		"plinth logout":            {"--context", "kept"},
