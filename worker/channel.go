@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,6 +67,7 @@ type end struct {
 	err  error         // why; set before gone is closed; nil: the stream is complete
 
 	closing atomic.Bool // this side said that it is done
+	limit   limit       // of a writer
 
 	mu   sync.Mutex // guards what follows, and is held while something is sent
 	out  []byte
@@ -87,6 +89,7 @@ func (w *Worker) join(ctx context.Context, ref ChannelRef, direction string) (*e
 	var seed [32]byte
 	_, _ = crand.Read(seed[:]) // never fails: crypto/rand ends the process instead
 	e := &end{w: w, ref: ref, sock: sock, gone: make(chan struct{}), keys: rand.NewChaCha8(seed)}
+	e.limit.over = e.expire
 	e.beat = time.AfterFunc(time.Hour, e.pulse)
 	e.beat.Reset(pingAfter) // not at once: pulse uses beat
 	return e, rest, nil
@@ -129,6 +132,7 @@ func (e *end) over(err error, code uint16, reason string) {
 		e.err = err
 		close(e.gone)
 		e.beat.Stop()
+		e.limit.stop()
 		if code != 0 && e.mu.TryLock() {
 			_ = e.sock.SetWriteDeadline(time.Now().Add(leaveTimeout))
 			_ = e.flush(ws.AppendMaskedClose(e.out[:0], code, reason, e.key())) // the connection ends either way
@@ -224,6 +228,10 @@ func (e *end) leave(ev ws.Event) {
 // when the reader has left, the error wraps io.ErrClosedPipe.
 func (c *ChannelWriter) Write(p []byte) (n int, err error) {
 	e := c.end
+	if !e.limit.enter() {
+		return 0, e.late()
+	}
+	defer e.limit.leave()
 	e.mu.Lock()
 	for err == nil && n < len(p) {
 		batch := e.out[:0]
@@ -278,6 +286,10 @@ func (c *ChannelWriter) SendMessage(text string) error {
 		return &Error{Code: wire.CodeMessageTooLarge, Message: fmt.Sprintf(
 			"a text message of %d bytes is larger than MaxMessage, %d; write it as bytes", len(text), most)}
 	}
+	if !e.limit.enter() {
+		return e.late()
+	}
+	defer e.limit.leave()
 	e.mu.Lock()
 	err := e.send(ws.AppendMaskedFrame(e.out[:0], ws.Text, []byte(text), e.key()))
 	e.mu.Unlock()
@@ -317,9 +329,15 @@ func (e *end) reason(err error) error {
 }
 
 // Close says that the stream is complete, and waits until the engine has taken all of it, so as long as the
-// reader is behind by more than is buffered. Only nil means that the stream is whole. Abort ends the wait.
+// reader is behind by more than is buffered. Only nil means that the stream is whole. Abort and
+// SetWriteDeadline end the wait.
 func (c *ChannelWriter) Close() error {
 	e := c.end
+	if !e.limit.enter() {
+		e.expire() // whoever closes wants nothing to be left
+		return e.late()
+	}
+	defer e.limit.leave()
 	e.mu.Lock()
 	if !e.closing.Swap(true) {
 		frame := binary.BigEndian.AppendUint16(nil, ws.CloseNormal)
@@ -333,11 +351,23 @@ func (c *ChannelWriter) Close() error {
 }
 
 // Abort ends the stream as one that is not whole: the reader gets io.ErrUnexpectedEOF. It waits for nobody,
-// and does nothing after Close has returned.
-func (c *ChannelWriter) Abort() {
+// and does nothing after Close has returned. To end a stream with a context: context.AfterFunc(ctx, c.Abort).
+func (c *ChannelWriter) Abort() { c.abort("it was aborted", "aborted by the writer") }
+
+// CloseWithError is Abort with a reason: what there is room for of the text of err, some 100 bytes, becomes
+// part of the reader's error, unless a Write is under way. A nil error is Close. It returns nil otherwise.
+func (c *ChannelWriter) CloseWithError(err error) error {
+	if err == nil {
+		return c.Close()
+	}
+	c.abort("it was aborted: "+err.Error(), strings.ToValidUTF8(err.Error(), "?"))
+	return nil
+}
+
+func (c *ChannelWriter) abort(why, reason string) {
 	code := ws.CloseInternal
 	if c.end.closing.Load() {
 		code = 0 // the engine has our goodbye
 	}
-	c.end.over(c.end.broken(io.ErrClosedPipe, "it was aborted"), code, "aborted by the writer")
+	c.end.over(c.end.broken(io.ErrClosedPipe, why), code, reason)
 }

@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
+	"sync"
 	"time"
 
 	"github.com/plinth-run/plinth/wire/ws"
 )
 
-// ChannelReader is the end of a channel that receives. One goroutine reads at a time; Close may be called by
-// any.
+// ChannelReader is the end of a channel that receives. One goroutine reads at a time; Close and
+// SetReadDeadline may be called by any.
 type ChannelReader struct {
 	// OnMessage is told of each text message, between the bytes before and behind it, by the goroutine that
 	// reads. Set it before the first Read. Without it text messages are skipped and counted in Stats.
@@ -27,6 +29,9 @@ type ChannelReader struct {
 	rest  []byte // in buf: bytes of the stream that nobody has taken yet
 	text  []byte // what has come of a text message in parts
 	done  error  // what Read gives from now on
+
+	limit sync.Mutex // guards until and the deadline of the connection
+	until time.Time  // when a read fails; zero: never
 }
 
 const streamBytes = 256 << 10 // of one read from the connection
@@ -105,7 +110,9 @@ func (r *ChannelReader) fill() error {
 		case err != nil:
 			r.fail(err, ws.CloseProtocol)
 		case ev.Kind == ws.KindNone:
-			r.read()
+			if err := r.read(); err != nil {
+				return err
+			}
 		default:
 			r.event(ev)
 		}
@@ -116,17 +123,24 @@ func (r *ChannelReader) fill() error {
 	return r.done
 }
 
-// read reads from the connection, which must not be silent for dropAfter: the engine answers pings.
-func (r *ChannelReader) read() {
+// read reads from the connection. Its error is that of a deadline, after which the stream may go on.
+func (r *ChannelReader) read() error {
 	r.have = copy(r.buf, r.buf[r.used:r.have])
 	r.used = 0
-	sock := r.end.sock
-	_ = sock.SetReadDeadline(time.Now().Add(dropAfter)) // of a connection that is closed: Read tells
-	n, err := sock.Read(r.buf[r.have:])
+	r.limit.Lock()
+	_ = r.arm() // of a connection that is closed: Read tells
+	r.limit.Unlock()
+	began := time.Now()
+	n, err := r.end.sock.Read(r.buf[r.have:])
 	r.have += n
-	if n == 0 && err != nil {
-		r.fail(err, 0)
+	if n > 0 || err == nil {
+		return nil
 	}
+	if errors.Is(err, os.ErrDeadlineExceeded) && (time.Since(began) < dropAfter || r.expired()) {
+		return r.end.late()
+	}
+	r.fail(err, 0)
+	return nil
 }
 
 func (r *ChannelReader) event(ev ws.Event) {

@@ -34,8 +34,8 @@ type Binding struct {
 	Metadata  json.RawMessage // goes with every call; nil: none
 }
 
-// CallBinding sends the call where a binding wants it, the namespace of its function, and with the metadata of
-// its trigger.
+// CallBinding sends the call where a binding wants it, to the namespace of its function, and with the
+// metadata of its trigger.
 func CallBinding(b Binding) CallOption {
 	return func(o *callOptions) { o.namespace, o.metadata = b.Namespace, b.Metadata }
 }

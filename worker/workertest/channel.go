@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 
@@ -125,7 +124,7 @@ func (e *Engine) take(l *link, r *ws.Request) (p *pipe, s side, ok bool) {
 	}
 	e.mu.Unlock()
 	if was {
-		_, _ = l.conn.Write(ws.AppendClose(nil, ws.ClosePolicy, "this end of the channel is taken"))
+		_ = l.push(ws.AppendClose(nil, ws.ClosePolicy, "this end of the channel is taken"))
 		return nil, s, ok
 	}
 	return p, s, ok
@@ -146,7 +145,7 @@ func (l *link) pipeIn(p *pipe, buf []byte, have int) {
 	l.engine.tasks.Go(func() { // ends with the channel or the connection of its writer
 		select {
 		case <-p.cut:
-			_, _ = l.conn.Write(p.last)
+			_ = l.push(p.last)
 			l.cut()
 		case <-over:
 		case <-l.down:
@@ -156,7 +155,7 @@ func (l *link) pipeIn(p *pipe, buf []byte, have int) {
 		switch ev.Kind {
 		case ws.KindMessage:
 			select {
-			case p.messages <- ws.AppendFrame(nil, ev.Op, slices.Clone(ev.Payload)):
+			case p.messages <- ws.AppendFrame(nil, ev.Op, ev.Payload):
 			case <-p.cut:
 			}
 		case ws.KindPing:
@@ -164,10 +163,11 @@ func (l *link) pipeIn(p *pipe, buf []byte, have int) {
 		case ws.KindClose:
 			end = ws.AppendClose(nil, ev.Code, string(ev.Payload))
 			if ev.Code != ws.CloseNormal {
-				end = ws.AppendClose(nil, ws.CloseInternal, fmt.Sprintf("the writer closed with %d", ev.Code))
+				end = ws.AppendClose(nil, ws.CloseInternal,
+					fmt.Sprintf("the writer closed with %d %s", ev.Code, ev.Payload))
 			}
 			close(over)
-			_, _ = l.conn.Write(ws.AppendClose(nil, ev.Code, ""))
+			_ = l.push(ws.AppendClose(nil, ev.Code, ""))
 			return false
 		}
 		return true
@@ -197,7 +197,7 @@ func (l *link) pump(p *pipe) {
 		case <-l.down:
 			return
 		case <-p.cut:
-			_, _ = l.conn.Write(p.last)
+			_ = l.push(p.last)
 			l.cut()
 			return
 		case frame, ok := <-p.messages:
@@ -207,7 +207,7 @@ func (l *link) pump(p *pipe) {
 				delete(l.engine.pipes, p.id)
 				l.engine.mu.Unlock()
 			}
-			if _, err := l.conn.Write(frame); err != nil || !ok {
+			if err := l.push(frame); err != nil || !ok {
 				return
 			}
 		}

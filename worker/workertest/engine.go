@@ -299,7 +299,7 @@ func (e *Engine) serve(c net.Conn) bool {
 	e.next++
 	l := &link{engine: e, conn: c, id: fmt.Sprintf("00000000-0000-4000-8000-%012x", e.next),
 		token: fmt.Sprintf("11111111-0000-4000-8000-%012x", e.next),
-		kick:  make(chan struct{}, 1), down: make(chan struct{})}
+		kick:  make(chan struct{}, 1), turn: make(chan struct{}, 1), down: make(chan struct{})}
 	e.links = append(e.links, l)
 	e.tasks.Go(l.read)
 	e.tasks.Go(l.write)

@@ -19,6 +19,7 @@ type link struct {
 	kick   chan struct{} // capacity 1
 	down   chan struct{}
 	once   sync.Once
+	turn   chan struct{} // capacity 1: full while one sends; a mutex would stop the clock of a bubble
 
 	// Guarded by Engine.mu.
 	announced bool
@@ -127,7 +128,7 @@ func (l *link) event(ev ws.Event) bool {
 	case ws.KindPing:
 		l.put(ws.Pong, ev.Payload)
 	case ws.KindClose:
-		_, _ = l.conn.Write(ws.AppendClose(nil, ev.Code, ""))
+		_ = l.push(ws.AppendClose(nil, ev.Code, ""))
 		return false
 	}
 	return true
@@ -166,6 +167,18 @@ func (l *link) allowed(f *wire.Frame, text []byte) bool {
 	return true
 }
 
+// push sends what is whole frames, and waits until that is read.
+func (l *link) push(b []byte) error {
+	select {
+	case l.turn <- struct{}{}:
+	case <-l.down:
+		return net.ErrClosed
+	}
+	_, err := l.conn.Write(b)
+	<-l.turn
+	return err
+}
+
 func (l *link) text(b []byte) { l.put(ws.Text, b) }
 
 func (l *link) put(op ws.Opcode, b []byte) {
@@ -202,7 +215,7 @@ func (l *link) write() {
 			}
 			l.out = spare[:0]
 			l.mu.Unlock()
-			if _, err := l.conn.Write(batch); err != nil {
+			if err := l.push(batch); err != nil {
 				l.cut()
 				return
 			}
