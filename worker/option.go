@@ -28,7 +28,7 @@ type Options struct {
 	// engine:: and configuration:: functions). Default: III_NAMESPACE, else "default".
 	Namespace string
 	// Token is a key of the engine, sent as Authorization: Bearer with every connection, those of channels too.
-	// Default: PLINTH_TOKEN, else III_TOKEN, else the password in the URL.
+	// Default: the password in the URL, else PLINTH_TOKEN, else III_TOKEN.
 	Token string
 	// Header is sent with the handshake; http.Header fits.
 	Header map[string][]string
@@ -157,7 +157,6 @@ func (o *Options) fill() error {
 	b := wire.DefaultBounds()
 	o.Name = first(o.Name, os.Getenv("III_WORKER_NAME"))
 	o.Namespace = first(o.Namespace, os.Getenv("III_NAMESPACE"))
-	o.Token = first(o.Token, first(os.Getenv("PLINTH_TOKEN"), os.Getenv("III_TOKEN")))
 	if o.Name == "" {
 		o.Name = defaultName()
 	}

@@ -84,11 +84,14 @@ func TestTokenWinsOverTheKeyInTheURL(t *testing.T) {
 		}
 	}
 	t.Setenv("III_TOKEN", "old")
-	if got := credential(keyed, Options{}); got != "Bearer old" {
+	if got := credential(keyed, Options{}); got != basic {
+		t.Errorf("the key in the URL is for this engine, III_TOKEN for any: %q", got)
+	}
+	if got := credential(plain, Options{}); got != "Bearer old" {
 		t.Errorf("III_TOKEN: %q", got)
 	}
 	t.Setenv("PLINTH_TOKEN", "new")
-	if got := credential(keyed, Options{}); got != "Bearer new" {
+	if got := credential(plain, Options{}); got != "Bearer new" {
 		t.Errorf("PLINTH_TOKEN: %q", got)
 	}
 	if len(own) != 2 {

@@ -107,6 +107,9 @@ func New(address string, opts Options) (*Worker, error) {
 	if err := opts.fill(); err != nil {
 		return nil, err
 	}
+	if target.basic == "" { // a key that is meant for this engine comes before one that is meant for any
+		opts.Token = first(opts.Token, first(os.Getenv("PLINTH_TOKEN"), os.Getenv("III_TOKEN")))
+	}
 	w := &Worker{opts: opts, target: target, log: opts.Logger, born: time.Now(),
 		ready: make(chan struct{}), functions: map[string]*function{},
 		table: table{limit: opts.MaxCalls}}
