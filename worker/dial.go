@@ -104,7 +104,8 @@ func (w *Worker) secure(sock net.Conn) net.Conn {
 }
 
 // header returns the headers of a handshake: those of the options, and one credential. The token comes before
-// the key in the URL, as one of the environment counts only where there is none; a header Authorization of the options counts only where there is neither.
+// the key in the URL (New leaves the environment out where there is one); a header Authorization of the
+// options counts only where there is neither.
 func (w *Worker) header() map[string][]string {
 	credential := w.target.basic
 	if w.opts.Token != "" {

@@ -102,7 +102,11 @@ func (w *Worker) RegisterWith(name string, h Handler, opts ...FunctionOption) er
 	for _, o := range opts {
 		o(f)
 	}
-	if err := f.build(); err != nil {
+	err := f.build()
+	if err == nil {
+		err = w.fits(f.frame)
+	}
+	if err != nil {
 		return fmt.Errorf("worker: register %q: %w", name, err)
 	}
 	w.mu.Lock()
@@ -139,6 +143,14 @@ func (w *Worker) Unregister(name string) bool {
 	w.order = slices.DeleteFunc(w.order, func(g *function) bool { return g == f })
 	w.announce(f.withdrawal())
 	return true
+}
+
+// fits refuses a registration that no engine would take: it would break each connection anew.
+func (w *Worker) fits(frame []byte) error {
+	if len(frame) > w.opts.MaxMessage {
+		return fmt.Errorf("the registration has %d bytes, more than MaxMessage, %d", len(frame), w.opts.MaxMessage)
+	}
+	return nil
 }
 
 // announce sends a frame about a function if there is a connection; else the replay will tell. It releases

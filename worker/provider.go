@@ -70,7 +70,11 @@ type kind struct {
 // bindings stay; those that do not come back with the next one are unregistered then.
 func (w *Worker) RegisterTriggerType(t TriggerType, p TriggerProvider) error {
 	k := &kind{id: t.ID, provider: p}
-	if err := k.build(&t); err != nil {
+	err := k.build(&t)
+	if err == nil {
+		err = w.fits(k.frame)
+	}
+	if err != nil {
 		return fmt.Errorf("worker: register trigger type %q: %w", t.ID, err)
 	}
 	w.mu.Lock()

@@ -78,10 +78,13 @@ func (w *Worker) RegisterTrigger(t Trigger) (*TriggerHandle, error) {
 	}
 	err := errors.Join(checkName(t.Type), checkName(t.Function), fillValue(&f.Config, t.Config),
 		fillValue(&f.Metadata, t.Metadata))
+	if err == nil {
+		h.frame = f.Append(nil)
+		err = w.fits(h.frame)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("worker: register a trigger of type %q for %q: %w", t.Type, t.Function, err)
 	}
-	h.frame = f.Append(nil)
 	w.mu.Lock()
 	switch {
 	case w.closed:

@@ -336,9 +336,9 @@ func TestProviderThatHangsDoesNotKeepRun(t *testing.T) {
 }
 
 func TestBadTriggersAreRefusedAtOnce(t *testing.T) {
-	w := fresh(t, worker.Options{})
+	w := fresh(t, worker.Options{MaxMessage: 1 << 20})
 	ok := new(clock).provider()
-	long := strings.Repeat("x", 513)
+	long, huge := strings.Repeat("x", 513), strings.Repeat("x", 1<<20)
 	for name, k := range map[string]struct {
 		kind     worker.TriggerType
 		provider worker.TriggerProvider
@@ -348,6 +348,7 @@ func TestBadTriggersAreRefusedAtOnce(t *testing.T) {
 		"reserved":    {worker.TriggerType{ID: "engine::x"}, ok},
 		"no JSON":     {worker.TriggerType{ID: "x", ConfigSchema: json.RawMessage("{")}, ok},
 		"large":       {worker.TriggerType{ID: "x", PayloadSchema: slices.Repeat(json.RawMessage("1"), 1<<20)}, ok},
+		"huge":        {worker.TriggerType{ID: "x", Description: huge}, ok},
 		"no provider": {worker.TriggerType{ID: "x"}, worker.TriggerProvider{Register: ok.Register}},
 	} {
 		if err := w.RegisterTriggerType(k.kind, k.provider); err == nil {
@@ -359,11 +360,15 @@ func TestBadTriggersAreRefusedAtOnce(t *testing.T) {
 		"no function": {Type: "t"},
 		"no UTF-8":    {Type: "t", Function: "\xff"},
 		"no JSON":     {Type: "t", Function: "f", Config: func() {}},
+		"huge":        {Type: "t", Function: "f", Config: huge},
 		"bad JSON":    {Type: "t", Function: "f", Metadata: json.RawMessage("\"\xff\"")},
 	} {
 		if _, err := w.RegisterTrigger(trigger); err == nil {
 			t.Errorf("trigger, %s: accepted", name)
 		}
+	}
+	if err := w.RegisterWith("f", echo, worker.Metadata(huge)); err == nil {
+		t.Error("a huge function: accepted")
 	}
 	if err := w.RegisterTriggerType(worker.TriggerType{ID: "x"}, ok); err != nil {
 		t.Error(err)
