@@ -208,6 +208,9 @@ func (e *end) watch(rest []byte) {
 		have = copy(buf, buf[used:have])
 		n, err := e.sock.Read(buf[have:])
 		have += n
+		if errors.Is(err, io.EOF) {
+			err = errGone
+		}
 		if err != nil {
 			e.over(e.broken(io.ErrClosedPipe, err), 0, "")
 			return

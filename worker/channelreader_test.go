@@ -215,7 +215,7 @@ func TestWriterHearsWhatTheEngineDoesWrong(t *testing.T) {
 	}{
 		"no frames":          {[]byte("HTTP/1.1 200 OK"), "websocket"},
 		"a goodbye too soon": {ws.AppendClose(nil, ws.CloseNormal, ""), "closed with 1000"},
-		"a ping, then gone":  {part(1, ws.Ping, "?"), "EOF"},
+		"a ping, then gone":  {part(1, ws.Ping, "?"), "closed the connection"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
