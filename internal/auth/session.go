@@ -131,17 +131,17 @@ func (a *Auth) login(ctx context.Context, u *user, in Login, e audit.Event) (tok
 	err = a.commit(ctx, e, func(st *state) ([]record, error) {
 		fresh := st.Users[u.Name]
 		if fresh == nil || fresh.ID != u.ID || fresh.Disabled || fresh.Hash != u.Hash {
-			return nil, stale
+			return nil, errStale
 		}
 		changed := *fresh
 		if fresh.TOTP && !changed.spend(in.Code, now) {
-			return nil, stale
+			return nil, errStale
 		}
 		changed.LastLogin, changed.Hash = n.Created, better
 		records := []record{{User: &changed}, {Session: n}}
 		return append(records, st.tooMany(u.Name)...), nil
 	})
-	if errors.Is(err, stale) {
+	if errors.Is(err, errStale) {
 		return "", s, "wrong code, or the account has just changed", nil
 	}
 	if err != nil {
@@ -150,8 +150,8 @@ func (a *Auth) login(ctx context.Context, u *user, in Login, e audit.Event) (tok
 	return token, view, "", nil
 }
 
-// stale is the answer of a look at the state that ends a login which was right until then.
-var stale = errors.New("auth: the login is not good any more")
+// errStale is the answer of a look at the state that ends a login which was right until then.
+var errStale = errors.New("auth: the login is not good any more")
 
 // tooMany ends the oldest session of a user who has as many as one may.
 func (s *state) tooMany(of string) []record {
