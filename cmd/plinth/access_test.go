@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -416,5 +417,21 @@ func TestCachedNamesBelongToOneEngine(t *testing.T) {
 	}
 	if out := ask(serve(t).url); strings.Contains(out, "hello::greet") {
 		t.Errorf("of another engine: %q", out)
+	}
+}
+
+func TestTimeThatIsOverBeforeTheGreetingIsATimeout(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	w := person{t, []string{"HOME=" + t.TempDir(), "PLINTH_URL=ws://" + silent.Addr().String()}}
+	for range 3 {
+		code, _, told := w.run("", "call", "hello::greet", "--timeout", "5ms")
+		if code != exitTimeout || !strings.Contains(told, "nothing was called") ||
+			!strings.Contains(told, "allow more time with --timeout") {
+			t.Errorf("left with %d: %s", code, told)
+		}
 	}
 }

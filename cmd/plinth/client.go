@@ -71,11 +71,25 @@ func (p *program) connect(ctx context.Context, timeout time.Duration) (*client, 
 		return nil, c.unreachable(c.err)
 	case <-late.C:
 		c.close()
+		if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
+			return nil, c.tooLate()
+		}
 		return nil, c.unreachable(fmt.Errorf("no greeting within %s", timeout))
 	case <-ctx.Done():
 		c.close()
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return nil, c.tooLate()
+		}
 		return nil, context.Cause(ctx)
 	}
+}
+
+// tooLate tells that the time of the verb was over before the engine greeted.
+func (c *client) tooLate() error {
+	return &house.Problem{Kind: fault.Timeout, Code: "TIMEOUT",
+		What: "the connection to the engine at " + c.url + " timed out",
+		Why:  "the time was over before the engine greeted, so nothing was called",
+		Do:   "allow more time with --timeout", Err: context.DeadlineExceeded}
 }
 
 // close leaves the engine and waits until the connection is gone.
