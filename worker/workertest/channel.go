@@ -20,6 +20,9 @@ const (
 
 	fewMessages  = 64
 	manyMessages = 1024
+
+	pipeBytes = 256 << 10 // of one read from a writer: frames of the usual size lie whole in it
+	frameHead = 10        // the head of a frame of ours, at most
 )
 
 type side uint8
@@ -142,6 +145,7 @@ func (p *pipe) sever(code uint16, reason string) {
 func (l *link) pipeIn(p *pipe, buf []byte, have int) {
 	end := ws.AppendClose(nil, ws.CloseInternal, "the connection of the writer broke")
 	over := make(chan struct{})
+	buf = append(make([]byte, 0, pipeBytes), buf[:have]...)[:pipeBytes]
 	l.engine.tasks.Go(func() { // ends with the channel or the connection of its writer
 		select {
 		case <-p.cut:
@@ -155,7 +159,7 @@ func (l *link) pipeIn(p *pipe, buf []byte, have int) {
 		switch ev.Kind {
 		case ws.KindMessage:
 			select {
-			case p.messages <- ws.AppendFrame(nil, ev.Op, ev.Payload):
+			case p.messages <- ws.AppendFrame(make([]byte, 0, len(ev.Payload)+frameHead), ev.Op, ev.Payload):
 			case <-p.cut:
 			}
 		case ws.KindPing:
