@@ -124,6 +124,9 @@ func (w *Worker) header() map[string][]string {
 	return h
 }
 
+// hidden reports whether a rune may not stand in a header.
+func hidden(r rune) bool { return r <= ' ' || r >= 0x7f }
+
 // target is where the engine is.
 type target struct {
 	address string // host:port to dial
@@ -135,29 +138,32 @@ type target struct {
 	local   bool // a loopback address
 }
 
-// parseTarget reads the URL of an engine. Its errors never show the URL whole: it may hold a key.
+// parseTarget reads the URL of an engine. Its errors show nothing of it: it may hold a key, and where that is
+// in one that is wrong nobody knows.
 func parseTarget(address string) (t target, err error) {
+	const form = "; it looks like ws://host:port or ws://any:KEY@host:port"
 	u, err := url.Parse(address)
 	if err != nil {
-		return t, errors.New("worker: the URL is malformed; it looks like ws://host:port or ws://any:KEY@host:port")
+		return t, errors.New("worker: the URL is malformed" + form)
 	}
-	user := u.User
-	u.User = nil // from here on the URL may be shown
 	port := "80"
 	switch u.Scheme {
 	case "ws", "http":
 	case "wss", "https":
 		t.secure, port = true, "443"
 	default:
-		return t, fmt.Errorf("worker: URL %s: the scheme must be ws, wss, http or https", u)
+		return t, errors.New("worker: URL: the scheme must be ws, wss, http or https" + form)
 	}
 	if u.Hostname() == "" {
-		return t, fmt.Errorf("worker: URL %s: no host", u)
+		return t, errors.New("worker: the URL has no host" + form)
 	}
-	if user != nil {
+	if strings.ContainsAny(u.Hostname(), "[]") || strings.ContainsFunc(u.Host, hidden) {
+		return t, errors.New("worker: the host of the URL is no name (in ASCII) and no address" + form)
+	}
+	if user := u.User; user != nil {
 		password, _ := user.Password()
 		if password == "" {
-			return t, errors.New("worker: the URL has a user name and no key; it looks like ws://any:KEY@host:port")
+			return t, errors.New("worker: the URL has a user name and no key" + form)
 		}
 		t.basic = "Basic " + base64.StdEncoding.EncodeToString([]byte(user.Username()+":"+password))
 	}
@@ -168,6 +174,9 @@ func parseTarget(address string) (t target, err error) {
 	}
 	if u.RawQuery != "" {
 		t.path += "?" + u.RawQuery
+	}
+	if strings.ContainsFunc(t.path, hidden) {
+		return t, errors.New("worker: the URL has characters that have to be escaped" + form)
 	}
 	t.address = net.JoinHostPort(u.Hostname(), first(u.Port(), port))
 	ip := net.ParseIP(u.Hostname())

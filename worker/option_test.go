@@ -40,11 +40,36 @@ func TestURLs(t *testing.T) {
 
 func TestErrorsOfAURLDoNotShowItsKey(t *testing.T) {
 	for _, address := range []string{"127.0.0.1:49134", "ftp://x", "ftp://u:secret@x", "ws://", "ws://u:secret@",
-		"ws://secret@x", "ws://secret:@x", "ws://x:secret", "ws://u:sec%ret@x", "ws://u:secret@x:y", "::"} {
+		"ws://secret@x", "ws://secret:@x", "ws://x:secret", "ws://u:sec%ret@x", "ws://u:secret@x:y", "::",
+		"ws://x/?a b", "ws://]", "ws://a%20b", "ws://höst", "any:secret@x", "any:secret@x:1", "//any:secret@x", "ws:any:secret@x", "ws:///?secret"} {
 		if _, err := parseTarget(address); err == nil || strings.Contains(err.Error(), "sec") {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
+}
+
+// FuzzTarget: an address is refused, in words that hold nothing of it, or can be dialed and asked for.
+func FuzzTarget(f *testing.F) {
+	for _, address := range []string{DefaultURL, "wss://any:wk_key@e.example/w?a=b", "https://[::1%25eth0]:1/a b"} {
+		f.Add(address)
+	}
+	f.Fuzz(func(t *testing.T, address string) {
+		got, err := parseTarget(address)
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "worker: ") || errors.Unwrap(err) != nil {
+				t.Errorf("%v", err)
+			}
+			return
+		}
+		if _, _, err := net.SplitHostPort(got.address); err != nil {
+			t.Errorf("address %q: %v", got.address, err)
+		}
+		if !strings.HasPrefix(got.path, "/") || !strings.HasSuffix(got.channel, "/ws/channels/") ||
+			strings.ContainsAny(got.basic, "\r\n") || strings.Contains(got.path, "#") ||
+			strings.ContainsFunc(got.host+got.path+got.channel, hidden) {
+			t.Errorf("got %+v", got)
+		}
+	})
 }
 
 func TestTokenWinsOverTheKeyInTheURL(t *testing.T) {
