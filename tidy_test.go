@@ -67,7 +67,6 @@ var thirdParty = map[string][]string{
 	"github.com/rogpeppe/go-internal":         {"tests"},
 	"github.com/spf13/cobra":                  {"cmd"},
 	"github.com/spf13/pflag":                  {"cmd"},
-	"github.com/vbauerster/mpb/v8":            {"internal/bench", "cmd"},
 	"github.com/pquerna/otp":                  {"internal/auth"},
 	"go.uber.org/goleak":                      {"tests"},
 	"golang.org/x/crypto":                     {"internal/auth"},
