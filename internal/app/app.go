@@ -247,6 +247,10 @@ func (a *App) bind(ctx context.Context) error {
 		return house.ListenProblem(err, s, a.cfg.Text(house.KeyAdminListen))
 	}
 	a.adminURL = "http://" + at.String()
+	if !a.auth.Claimed() {
+		a.log.Info("no account yet: programs of this machine are let in and nobody else; the first account is made by " +
+			"plinth admin claim")
+	}
 	return nil
 }
 

@@ -26,9 +26,6 @@ func Address(address string) error {
 	return nil
 }
 
-// Loopback is Address under the name it had while nothing wider could be listened on.
-func Loopback(address string) error { return Address(address) }
-
 // Wide says whether an address to listen on can be reached from other machines, as far as its text tells: all
 // that is neither localhost nor a loopback address.
 func Wide(address string) bool {

@@ -16,7 +16,6 @@ const refused = {
   'loopback by name': `https://localhost:${port}/`,
   'loopback in IPv6': `https://[::1]:${port}/`,
   'loopback in IPv6 of IPv4': `https://[::ffff:127.0.0.1]:${port}/`,
-  'loopback as a number': `https://2130706433:${port}/`,
   'no address': `https://0.0.0.0:${port}/`,
   'private network': 'https://10.0.0.1/',
   'another private network': 'https://192.168.1.1/',
@@ -24,7 +23,11 @@ const refused = {
   'no TLS': 'http://example.com/',
   'no TLS to loopback': `http://127.0.0.1:${port}/`,
 }
-const impossible = { 'another scheme': 'file:///etc/passwd', 'no URL': 'not a url' }
+const impossible = {
+  'loopback as a number': `https://2130706433:${port}/`,
+  'another scheme': 'file:///etc/passwd',
+  'no URL': 'not a url',
+}
 
 for (const [what, url] of Object.entries(refused)) {
   test(`${what} is refused before anything is sent`, async () => {
