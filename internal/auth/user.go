@@ -267,8 +267,8 @@ func (a *Auth) ChangeUser(ctx context.Context, by *Principal, name string, c Use
 	})
 }
 
-// SetPassword gives a user another password and ends its sessions. old is asked of whoever changes their own: a
-// session that somebody got hold of must not become an account.
+// SetPassword gives a user another password and ends its sessions. old is asked of whoever changes their
+// own: a session that somebody got hold of must not become an account.
 func (a *Auth) SetPassword(ctx context.Context, by *Principal, name, old, password string) error {
 	a.mu.RLock()
 	u, err := a.state.user(name)
