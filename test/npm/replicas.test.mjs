@@ -31,10 +31,12 @@ async function spread(function_id, n, width = 1) {
 test('calls are dealt evenly to two workers that host one function', async () => {
   await replica('even-a', 'even::f')
   await replica('even-b', 'even::f')
-  for (const width of [1, 16]) {
+  // One at a time all hosts are equal and take turns. With more at once a host that answers faster has fewer in
+  // flight and rightly gets more.
+  for (const [width, apart] of [[1, 2], [16, 200]]) {
     const { 'even-a': a, 'even-b': b } = await spread('even::f', 400, width)
     assert.equal(a + b, 400)
-    assert.ok(Math.abs(a - b) <= 20, `${a} and ${b} of 400 calls, ${width} at once`)
+    assert.ok(Math.abs(a - b) <= apart, `${a} and ${b} of 400 calls, ${width} at once`)
   }
 })
 
